@@ -1,0 +1,31 @@
+"""CGIPool: graph classification with learned pooling."""
+
+from typing import TYPE_CHECKING, Any
+
+from cgipool.version import __version__
+
+if TYPE_CHECKING:
+    from cgipool.data.graphs import GraphSet
+    from cgipool.data.sources import load_dataset
+    from cgipool.released import load_released
+    from cgipool.train.recipe import Recipe
+    from cgipool.train.run import train
+
+__all__ = ["GraphSet", "Recipe", "__version__", "load_dataset", "load_released", "train"]
+
+_HOMES = {
+    "GraphSet": "cgipool.data.graphs",
+    "load_dataset": "cgipool.data.sources",
+    "load_released": "cgipool.released",
+    "Recipe": "cgipool.train.recipe",
+    "train": "cgipool.train.run",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are imported when first asked for, so that `cgipool --help` does not wait for torch."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'cgipool' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,0 +1,32 @@
+"""Graphs as flat arrays: reading, converting, caching, splitting and encoding data sets."""
+
+from cgipool.data.catalogue import CATALOGUE, Entry
+from cgipool.data.describe import describe
+from cgipool.data.duplicates import wl_classes
+from cgipool.data.features import Encoder, Inputs
+from cgipool.data.fetch import cache_folder, fetch
+from cgipool.data.graphs import GraphSet
+from cgipool.data.motifs import motifs
+from cgipool.data.sources import load_dataset
+from cgipool.data.splits import Split, fold_splits, random_splits, read_splits, write_splits
+from cgipool.data.tu import read_tu
+
+__all__ = [
+    "CATALOGUE",
+    "Encoder",
+    "Entry",
+    "GraphSet",
+    "Inputs",
+    "Split",
+    "cache_folder",
+    "describe",
+    "fetch",
+    "fold_splits",
+    "load_dataset",
+    "motifs",
+    "random_splits",
+    "read_splits",
+    "read_tu",
+    "wl_classes",
+    "write_splits",
+]

@@ -1,0 +1,121 @@
+"""From graph ids to the tensors of a batch.
+
+Shapes: C positions, B graphs, E neighbour entries, K category columns, D float columns. Positions are the nodes of the
+batch's graphs one after another, then padding; capacities (C, E, B) are exact unless larger ones are asked for, as
+several splits stacked for `vmap` or a captured step need.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cgipool.data.features import Inputs
+from cgipool.data.graphs import GraphSet
+
+
+class Batch(NamedTuple):
+    """B graphs side by side. Empty columns have width 0, never None, so that batches can be stacked."""
+
+    category: Tensor
+    """[C, K] int32: the columns of the one-hot input that are 1."""
+    floats: Tensor
+    """[C, D] float32 input columns."""
+    alive: Tensor
+    """[C] float32: 1 for a node, 0 for padding."""
+    graph: Tensor
+    """[C] int64: the graph of each position; padding bears the last one's number."""
+    slot_ptr: Tensor
+    """[B + 1] int64: where each graph's positions begin."""
+    row_ptr: Tensor
+    """[C + 1] int32: where each position's neighbours begin."""
+    neighbor: Tensor
+    """[E] int32: neighbours as positions."""
+    y: Tensor
+    """[B] int64: the classes."""
+    key: Tensor
+    """[] int64: the key of this step's random draws."""
+
+    @property
+    def size(self) -> Tensor:
+        """[B] the number of nodes of each graph; an empty slot has 0."""
+        return self.slot_ptr[1:] - self.slot_ptr[:-1]
+
+
+class Capacity(NamedTuple):
+    """How many positions, neighbour entries and graphs a batch has room for."""
+
+    positions: int
+    entries: int
+    graphs: int
+
+
+class Batcher:
+    """Builds batches of one data set with one encoding of its features."""
+
+    def __init__(self, graphs: GraphSet, inputs: Inputs, device: torch.device | str = "cpu") -> None:
+        self.graphs = graphs
+        self.device = torch.device(device)
+        self._category = inputs.category
+        self._floats = inputs.floats if inputs.floats is not None else np.zeros((graphs.n_nodes, 0), np.float32)
+        self._degree = np.diff(graphs.edge_ptr).astype(np.int32)
+        self._edge_of_graph = graphs.edge_ptr[graphs.node_ptr]
+
+    def capacity(self, ids: np.ndarray) -> Capacity:
+        """The room that the graphs with these ids need."""
+        nodes = self.graphs.node_ptr[ids + 1] - self.graphs.node_ptr[ids]
+        entries = self._edge_of_graph[ids + 1] - self._edge_of_graph[ids]
+        return Capacity(int(nodes.sum()), int(entries.sum()), len(ids))
+
+    def batch(self, ids: np.ndarray, key: int = 0, room: Capacity | None = None) -> Batch:
+        """The graphs with these ids, in this order, padded to `room`."""
+        room = room or self.capacity(ids)
+        g = self.graphs
+        first, last = g.node_ptr[ids], g.node_ptr[ids + 1]
+        size = last - first
+        slot_ptr = np.full(room.graphs + 1, size.sum())
+        slot_ptr[0] = 0
+        np.cumsum(size, out=slot_ptr[1 : len(ids) + 1])
+        used = int(slot_ptr[-1])
+        node = np.repeat(first - slot_ptr[: len(ids)], size) + np.arange(used)
+
+        row_ptr = np.zeros(room.positions + 1, np.int32)
+        degree = self._degree[node]
+        np.cumsum(degree, out=row_ptr[1 : used + 1])
+        row_ptr[used + 1 :] = row_ptr[used]
+        neighbor = np.zeros(room.entries, np.int32)
+        bounds = zip(self._edge_of_graph[ids], self._edge_of_graph[ids + 1], strict=True)
+        entries = neighbor[: row_ptr[used]]
+        np.concatenate([g.edge_disp[a:b] for a, b in bounds] or [entries], out=entries)
+        entries += np.repeat(np.arange(used, dtype=np.int32), degree)
+
+        y = np.zeros(room.graphs, np.int64)
+        y[: len(ids)] = g.y[ids]
+        alive = np.zeros(room.positions, np.float32)
+        alive[:used] = 1.0
+        graph = np.full(room.positions, room.graphs - 1)
+        graph[:used] = np.repeat(np.arange(len(ids)), size)
+        arrays = (
+            _padded(self._category[node], room.positions),
+            _padded(self._floats[node], room.positions),
+            alive,
+            graph,
+            slot_ptr,
+            row_ptr,
+            neighbor,
+            y,
+            np.array(key, np.int64),
+        )
+        return Batch(*(torch.from_numpy(a).to(self.device) for a in arrays))
+
+
+def _padded(rows: np.ndarray, positions: int) -> np.ndarray:
+    if len(rows) == positions:
+        return rows
+    return np.concatenate([rows, np.zeros((positions - len(rows), rows.shape[1]), rows.dtype)])
+
+
+def stack(batches: list[Batch]) -> Batch:
+    """Batches of equal capacity with a leading split axis on every tensor."""
+    return Batch(*(torch.stack(column) for column in zip(*batches, strict=True)))

@@ -1,0 +1,121 @@
+"""What must hold of a GraphSet. Each rule raises a one-line UserError that names what is broken."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cgipool.data.build import is_symmetric
+from cgipool.errors import UserError
+
+if TYPE_CHECKING:
+    from cgipool.data.graphs import GraphSet
+
+DTYPES: dict[str, tuple[type, int]] = {
+    "node_ptr": (np.int64, 1),
+    "edge_ptr": (np.int64, 1),
+    "edge_disp": (np.int32, 1),
+    "y": (np.int64, 1),
+    "category": (np.int32, 2),
+    "attributes": (np.float32, 2),
+    "edge_weight": (np.float32, 1),
+    "edge_category": (np.int32, 2),
+    "edge_attributes": (np.float32, 2),
+    "node_truth": (np.bool_, 1),
+}
+"""Every array of a GraphSet: its type and its number of dimensions."""
+
+REQUIRED = ("node_ptr", "edge_ptr", "edge_disp", "y")
+
+
+def check(graphs: "GraphSet") -> None:
+    """Raise for the first rule that does not hold."""
+    try:
+        _types(graphs)
+        _lengths(graphs)
+        _pointer("node_ptr", graphs.node_ptr, graphs.n_nodes)
+        _pointer("edge_ptr", graphs.edge_ptr, graphs.n_edges)
+        _labels("y", graphs.y, graphs.class_names)
+        _categories("category", graphs.category, graphs.category_names)
+        _categories("edge_category", graphs.edge_category, graphs.edge_category_names)
+        for column in ("attributes", "edge_weight", "edge_attributes"):
+            finite(column, getattr(graphs, column))
+        _edges(graphs)
+    except UserError as error:
+        raise UserError(f"{graphs.name}: {error}") from None
+
+
+def finite(name: str, values: NDArray[Any] | None) -> None:
+    """Raise where a float column holds NaN or infinity: how many, in which column."""
+    if values is None or (good := np.isfinite(values)).all():
+        return
+    if values.ndim == 1:
+        raise UserError(f"{name} holds {int((~good).sum())} values that are NaN or infinite")
+    column = int(np.flatnonzero(~good.all(axis=0))[0])
+    raise UserError(f"column {column} of {name} holds {int((~good[:, column]).sum())} values that are NaN or infinite")
+
+
+def _types(graphs: "GraphSet") -> None:
+    for name, (dtype, dimensions) in DTYPES.items():
+        values = getattr(graphs, name)
+        if values is None and name not in REQUIRED:
+            continue
+        if not isinstance(values, np.ndarray) or values.dtype != dtype or values.ndim != dimensions:
+            found = f"{values.dtype}, {values.ndim}-d" if isinstance(values, np.ndarray) else type(values).__name__
+            raise UserError(f"{name} must be a {dimensions}-d array of {np.dtype(dtype).name}, not {found}")
+
+
+def _lengths(graphs: "GraphSet") -> None:
+    if len(graphs.node_ptr) != graphs.n_graphs + 1:
+        raise UserError(f"node_ptr has {len(graphs.node_ptr)} entries; {graphs.n_graphs} graphs (y) need one more")
+    if len(graphs.edge_ptr) < 1:
+        raise UserError("edge_ptr is empty; it holds one entry more than there are nodes")
+    for names, count, things in (
+        (("category", "attributes", "node_truth"), graphs.n_nodes, "nodes"),
+        (("edge_weight", "edge_category", "edge_attributes"), graphs.n_edges, "edges"),
+    ):
+        for name in names:
+            values = getattr(graphs, name)
+            if values is not None and len(values) != count:
+                raise UserError(f"{name} has {len(values)} rows for {count} {things}")
+
+
+def _pointer(name: str, ptr: NDArray[np.int64], end: int) -> None:
+    if ptr[0] != 0 or ptr[-1] != end:
+        raise UserError(f"{name} must start at 0 and end at {end}, not {ptr[0]} and {ptr[-1]}")
+    if np.any(ptr[1:] < ptr[:-1]):
+        raise UserError(f"{name} decreases at entry {int(np.argmax(ptr[1:] < ptr[:-1])) + 1}")
+
+
+def _labels(name: str, codes: NDArray[Any], names: tuple[str, ...]) -> None:
+    if codes.size and (codes.min() < 0 or codes.max() >= len(names)):
+        raise UserError(f"{name} goes from {codes.min()} to {codes.max()} but {len(names)} names are given")
+
+
+def _categories(name: str, codes: NDArray[np.int32] | None, names: tuple[tuple[str, ...], ...]) -> None:
+    columns = 0 if codes is None else codes.shape[1]
+    if columns != len(names):
+        raise UserError(f"{name} has {columns} columns but {name}_names has {len(names)}")
+    if codes is not None:
+        for j, column in enumerate(codes.T):
+            _labels(f"column {j} of {name}", column, names[j])
+
+
+def _edges(graphs: "GraphSet") -> None:
+    """Rows sorted, without loops and repeats, inside their graph, and symmetric."""
+    ptr, disp = graphs.edge_ptr, graphs.edge_disp
+    if not disp.all():
+        raise UserError(f"edge {int(np.argmin(disp != 0))} is a self-loop")
+    descent = disp[1:] <= disp[:-1]
+    starts = ptr[1:-1]
+    descent[starts[(starts > 0) & (starts < len(disp))] - 1] = False
+    if descent.any():
+        raise UserError(f"edge {int(np.argmax(descent)) + 1} is a repeated or unsorted neighbour")
+    rows = np.flatnonzero(graphs.degree)
+    low, high = rows + disp[ptr[rows]], rows + disp[ptr[rows + 1] - 1]
+    graph = graphs.node_graph[rows]
+    astray = (low < graphs.node_ptr[graph]) | (high >= graphs.node_ptr[graph + 1])
+    if astray.any():
+        raise UserError(f"an edge of node {rows[np.argmax(astray)]} leaves its graph {graph[np.argmax(astray)]}")
+    if not is_symmetric(ptr, disp):
+        raise UserError("the edges are not symmetric: some edge has no reverse")

@@ -1,0 +1,152 @@
+"""networkx graphs to a GraphSet and back.
+
+Keys: `graph.graph["y"]` the class; of nodes `category` (one name or a list), `attributes` (one float or a list) and
+`truth`; of edges `weight`, `category`, `attributes`. Names are whole numbers or strings and come back as strings. Nodes
+are numbered in the order of `graph.nodes`. An undirected graph gives each edge both directions; in a directed one a
+missing reverse is completed and counted, in a multigraph repeats are taken out and counted.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cgipool.data.names import Names, encode, encode_columns, end_to_end, look_up
+from cgipool.errors import UserError
+
+if TYPE_CHECKING:
+    import networkx
+
+    from cgipool.data.graphs import GraphSet
+
+
+def from_networkx(
+    graphs: Sequence["networkx.Graph"],
+    name: str,
+    *,
+    class_names: Names | None = None,
+    category_names: tuple[Names, ...] | None = None,
+    edge_category_names: tuple[Names, ...] | None = None,
+) -> "GraphSet":
+    """The set of these graphs; names given fix the codes, otherwise the names that occur are sorted."""
+    from cgipool.data.graphs import GraphSet
+
+    parts = [_read(i, graph) for i, graph in enumerate(graphs)]
+    sizes = [part["size"] for part in parts]
+    rows = [len(part["source"]) for part in parts]
+    starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+
+    def column(key: str, counts: list[int]) -> NDArray[Any] | None:
+        return end_to_end(key, [part[key] for part in parts], counts)
+
+    y = np.array([part["y"] for part in parts], dtype=np.str_)
+    codes, classes = encode(y) if class_names is None else (look_up(y, class_names, "class"), class_names)
+    category, category_names = _codes(column("category", sizes), category_names, "category")
+    edge_category, edge_category_names = _codes(column("edge_category", rows), edge_category_names, "edge category")
+    weight, truth = column("edge_weight", rows), column("node_truth", sizes)
+    return GraphSet.from_edges(
+        name,
+        sizes,
+        np.concatenate([np.empty(0, np.int64), *(part["source"] + starts[i] for i, part in enumerate(parts))]),
+        np.concatenate([np.empty(0, np.int64), *(part["target"] + starts[i] for i, part in enumerate(parts))]),
+        codes,
+        class_names=classes,
+        category=category,
+        category_names=category_names,
+        attributes=column("attributes", sizes),
+        edge_weight=None if weight is None else weight[:, 0],
+        edge_category=edge_category,
+        edge_category_names=edge_category_names,
+        edge_attributes=column("edge_attributes", rows),
+        node_truth=None if truth is None else truth[:, 0],
+    )
+
+
+def to_networkx(graphs: "GraphSet") -> list["networkx.Graph"]:
+    """One graph each: undirected, or directed where an edge column differs between the two directions."""
+    import networkx
+
+    nodes = _records(
+        category=_named(graphs.category, graphs.category_names), attributes=graphs.attributes, truth=graphs.node_truth
+    )
+    edges = _records(
+        category=_named(graphs.edge_category, graphs.edge_category_names),
+        attributes=graphs.edge_attributes,
+        weight=graphs.edge_weight,
+    )
+    made = []
+    for i in range(graphs.n_graphs):
+        start, stop = map(int, graphs.node_ptr[i : i + 2])
+        first, last = int(graphs.edge_ptr[start]), int(graphs.edge_ptr[stop])
+        source = np.repeat(np.arange(stop - start), graphs.degree[start:stop])
+        target = source + graphs.edge_disp[first:last]
+        rows = [edges(e) for e in range(first, last)]
+        reverse = np.lexsort((source, target))
+        one_each = all(rows[e] == rows[r] for e, r in enumerate(reverse))
+        graph = (networkx.Graph if one_each else networkx.DiGraph)(y=graphs.class_names[graphs.y[i]])
+        graph.add_nodes_from((p, nodes(start + p)) for p in range(stop - start))
+        graph.add_edges_from(zip(source.tolist(), target.tolist(), rows, strict=True))
+        made.append(graph)
+    return made
+
+
+def _records(**columns: NDArray[Any] | None) -> Callable[[int], dict[str, Any]]:
+    """A function from a row number to the columns there are, as plain values by key."""
+    lists = {key: values.tolist() for key, values in columns.items() if values is not None}
+    return lambda row: {key: values[row] for key, values in lists.items()}
+
+
+def _named(codes: NDArray[np.int32] | None, names: tuple[Names, ...]) -> NDArray[Any] | None:
+    if codes is None:
+        return None
+    return np.stack([np.array(names[j], dtype=object)[column] for j, column in enumerate(codes.T)], axis=1)
+
+
+def _codes(
+    values: NDArray[Any] | None, names: tuple[Names, ...] | None, what: str
+) -> tuple[NDArray[np.int32] | None, tuple[Names, ...]]:
+    if values is None:
+        return None, ()
+    if names is None:
+        return encode_columns(values)
+    return np.stack([look_up(column, names[j], what) for j, column in enumerate(values.T)], axis=1), names
+
+
+def _read(i: int, graph: "networkx.Graph") -> dict[str, Any]:
+    """The columns of one graph as arrays, by the names that a GraphSet has for them."""
+    number = {node: p for p, node in enumerate(graph.nodes)}
+    edges = [(number[u], number[v], values) for u, v, values in graph.edges(data=True)]
+    if not graph.is_directed():
+        edges += [(v, u, values) for u, v, values in edges if u != v]
+    nodes = [values for _, values in graph.nodes(data=True)]
+    y = graph.graph.get("y")
+    if isinstance(y, bool) or not isinstance(y, int | str | np.integer):
+        raise UserError(f"graph {i}: graph.graph['y'] must be the class, a whole number or a string, not {y!r}")
+    columns = [values for _, _, values in edges]
+    return {
+        "size": len(nodes),
+        "y": str(y),
+        "source": np.array([u for u, _, _ in edges], dtype=np.int64),
+        "target": np.array([v for _, v, _ in edges], dtype=np.int64),
+        "category": _column(i, "category", nodes, np.str_),
+        "attributes": _column(i, "attributes", nodes, np.float32),
+        "node_truth": _column(i, "truth", nodes, np.bool_),
+        "edge_weight": _column(i, "weight", columns, np.float32),
+        "edge_category": _column(i, "category", columns, np.str_),
+        "edge_attributes": _column(i, "attributes", columns, np.float32),
+    }
+
+
+def _column(i: int, key: str, records: Sequence[dict[str, Any]], dtype: type) -> NDArray[Any] | None:
+    """One key of all nodes or edges as [rows, width]; None where none has it."""
+    values = [record[key] for record in records if key in record]
+    if not values:
+        return None
+    if len(values) < len(records):
+        raise UserError(f"graph {i}: {key!r} is on {len(values)} of {len(records)} nodes or edges; all or none is due")
+    try:
+        return np.array(values, dtype=dtype).reshape(len(values), -1)
+    except (TypeError, ValueError):
+        wanted = np.dtype(dtype).name
+        raise UserError(f"graph {i}: {key!r} is not the same number of {wanted} values everywhere") from None

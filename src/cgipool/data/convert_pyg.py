@@ -1,0 +1,167 @@
+"""PyG `Data` objects to a GraphSet and back.
+
+Keys written, and read first: `category` and `edge_category` (codes, whole numbers), `attributes` and `edge_attr`
+(floats), `edge_weight`, `node_truth`, `y` (one class code), `num_nodes`. For data sets made elsewhere `x` and
+`edge_attr` are read by type: whole numbers are labels, floats are attributes. `Data` has no place for names; give
+`class_names`, `category_names` and `edge_category_names` to keep them, otherwise the values that occur are the names.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cgipool.data.names import Names, encode, encode_columns, end_to_end
+from cgipool.errors import UserError
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+    from cgipool.data.graphs import GraphSet
+
+
+def from_pyg(
+    graphs: Sequence["Data"],
+    name: str,
+    *,
+    class_names: Names | None = None,
+    category_names: tuple[Names, ...] | None = None,
+    edge_category_names: tuple[Names, ...] | None = None,
+) -> "GraphSet":
+    """The set of these graphs; with names given, labels are codes into them."""
+    from cgipool.data.graphs import GraphSet
+
+    parts = [_read(i, data) for i, data in enumerate(graphs)]
+    sizes = [part["size"] for part in parts]
+    rows = [len(part["source"]) for part in parts]
+    starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+    y = np.array([part["y"] for part in parts], dtype=np.int64)
+    codes, classes = encode(y) if class_names is None else (y, class_names)
+
+    def column(key: str, counts: list[int], dtype: type) -> NDArray[Any] | None:
+        values = end_to_end(key, [part[key] for part in parts], counts)
+        return None if values is None else values.astype(dtype)
+
+    category, category_names = _codes(column("category", sizes, np.int64), category_names)
+    edge_category, edge_category_names = _codes(column("edge_category", rows, np.int64), edge_category_names)
+    weight, truth = column("edge_weight", rows, np.float32), column("node_truth", sizes, np.bool_)
+    return GraphSet.from_edges(
+        name,
+        sizes,
+        np.concatenate([np.empty(0, np.int64), *(part["source"] + starts[i] for i, part in enumerate(parts))]),
+        np.concatenate([np.empty(0, np.int64), *(part["target"] + starts[i] for i, part in enumerate(parts))]),
+        codes,
+        class_names=classes,
+        category=category,
+        category_names=category_names,
+        attributes=column("attributes", sizes, np.float32),
+        edge_weight=None if weight is None else weight[:, 0],
+        edge_category=edge_category,
+        edge_category_names=edge_category_names,
+        edge_attributes=column("edge_attributes", rows, np.float32),
+        node_truth=None if truth is None else truth[:, 0],
+    )
+
+
+def to_pyg(graphs: "GraphSet") -> list["Data"]:
+    """One `Data` per graph, with codes for labels."""
+    import torch
+    from torch_geometric.data import Data
+
+    source = graphs.edge_source
+    ends = torch.from_numpy(np.stack([source, source + graphs.edge_disp]))
+
+    def tensors(**columns: NDArray[Any] | None) -> dict[str, torch.Tensor]:
+        return {key: torch.from_numpy(np.array(values)) for key, values in columns.items() if values is not None}
+
+    nodes = tensors(category=graphs.category, attributes=graphs.attributes, node_truth=graphs.node_truth)
+    edges = tensors(
+        edge_category=graphs.edge_category, edge_weight=graphs.edge_weight, edge_attr=graphs.edge_attributes
+    )
+    y = torch.from_numpy(np.array(graphs.y))
+    made = []
+    for i in range(graphs.n_graphs):
+        at = slice(*map(int, graphs.node_ptr[i : i + 2]))
+        span = slice(int(graphs.edge_ptr[at.start]), int(graphs.edge_ptr[at.stop]))
+        columns = {key: values[at] for key, values in nodes.items()}
+        columns |= {key: values[span] for key, values in edges.items()}
+        edge_index = ends[:, span] - at.start
+        made.append(Data(edge_index=edge_index, y=y[i : i + 1], num_nodes=at.stop - at.start, **columns))
+    return made
+
+
+def _codes(
+    values: NDArray[Any] | None, names: tuple[Names, ...] | None
+) -> tuple[NDArray[np.int32] | None, tuple[Names, ...]]:
+    if values is None:
+        return None, ()
+    return encode_columns(values) if names is None else (values.astype(np.int32), names)
+
+
+TYPED = {
+    "category": ("category", "attributes"),
+    "attributes": ("category", "attributes"),
+    "x": ("category", "attributes"),
+    "edge_category": ("edge_category", "edge_attributes"),
+    "edge_attr": ("edge_category", "edge_attributes"),
+}
+"""Keys read by type → where whole numbers under them go, and where floats go."""
+
+PLAIN = ("edge_index", "y", "edge_weight", "node_truth")
+
+
+def _read(i: int, data: "Data") -> dict[str, Any]:
+    """The columns of one graph as arrays, by the names that a GraphSet has for them."""
+    held = {key: _array(i, key, data[key]) for key in (*TYPED, *PLAIN) if data.get(key) is not None}
+    part: dict[str, Any] = dict.fromkeys(("category", "attributes", "edge_category", "edge_attributes"))
+    part |= {"edge_weight": held.get("edge_weight"), "node_truth": held.get("node_truth")}
+    for key, (whole, real) in TYPED.items():
+        if key in held:
+            place = real if held[key].dtype.kind == "f" else whole
+            if part[place] is not None:
+                raise UserError(f"graph {i}: {key!r} and another key both hold {place}")
+            part[place] = held[key]
+    part["size"] = _size(i, data, held)
+    part["source"], part["target"] = _ends(i, held.get("edge_index"), part["size"])
+    part["y"] = _class(i, held.get("y"))
+    return part
+
+
+def _ends(i: int, ends: NDArray[Any] | None, size: int) -> NDArray[Any]:
+    if ends is None or ends.size == 0:
+        return np.empty((2, 0), dtype=np.int64)
+    if len(ends) != 2 or ends.dtype.kind not in "iu":
+        raise UserError(f"graph {i}: edge_index must be whole numbers of shape [2, E]")
+    if ends.min() < 0 or ends.max() >= size:
+        raise UserError(f"graph {i}: edge_index goes from {ends.min()} to {ends.max()}; it has {size} nodes")
+    return ends
+
+
+def _array(i: int, key: str, value: Any) -> NDArray[Any]:
+    """A tensor as an array of two dimensions."""
+    try:
+        values = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    except (TypeError, ValueError):
+        values = np.empty(0, dtype=object)
+    if values.dtype.kind not in "biuf" or values.ndim > 2:
+        raise UserError(f"graph {i}: {key} is not an array of numbers with one or two dimensions")
+    return values if values.ndim == 2 else values.reshape(-1, 1)
+
+
+def _size(i: int, data: "Data", held: dict[str, NDArray[Any]]) -> int:
+    """The number of nodes as given, never guessed from the edges: isolated last nodes would be lost."""
+    if "num_nodes" in data:
+        return int(data.num_nodes)
+    for key in ("x", "category", "attributes", "node_truth"):
+        if key in held:
+            return len(held[key])
+    raise UserError(f"graph {i}: neither num_nodes nor a node column says how many nodes it has")
+
+
+def _class(i: int, y: NDArray[Any] | None) -> int:
+    if y is None:
+        raise UserError(f"graph {i} has no y")
+    if y.size != 1 or y.dtype.kind == "f":
+        raise UserError(f"graph {i}: y must be one whole number, the class; it is {y.dtype} of {y.size} entries")
+    return int(y.flat[0])

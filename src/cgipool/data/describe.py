@@ -1,0 +1,59 @@
+"""A data set in plain values, for people and for JSON."""
+
+from typing import Any
+
+import numpy as np
+
+from cgipool.data.duplicates import wl_classes
+from cgipool.data.graphs import GraphSet
+
+UNUSED = "edge weights, labels and attributes are kept but no present recipe uses them"
+
+
+def describe(graphs: GraphSet) -> dict[str, Any]:
+    """Counts, sizes, classes, columns, what was dropped from the source, and duplicates."""
+    n = max(graphs.n_graphs, 1)
+    sizes = graphs.sizes if graphs.n_graphs else np.zeros(1, dtype=np.int64)
+    members = np.bincount(graphs.y, minlength=graphs.n_classes).tolist()
+    edge_columns = {
+        "weight": graphs.edge_weight is not None,
+        "labels": [len(names) for names in graphs.edge_category_names],
+        "attributes": 0 if graphs.edge_attributes is None else graphs.edge_attributes.shape[1],
+    }
+    return {
+        "name": graphs.name,
+        "graphs": graphs.n_graphs,
+        "nodes": graphs.n_nodes,
+        "edges": graphs.n_edges // 2,
+        "nodes_per_graph": graphs.n_nodes / n,
+        "edges_per_graph": graphs.n_edges / 2 / n,
+        "smallest": int(sizes.min()),
+        "median": float(np.median(sizes)),
+        "largest": int(sizes.max()),
+        "isolated_nodes": int(np.count_nonzero(graphs.degree == 0)),
+        "classes": [
+            {"name": name, "graphs": count, "share": count / n}
+            for name, count in zip(graphs.class_names, members, strict=True)
+        ],
+        "node_columns": {
+            "labels": [len(names) for names in graphs.category_names],
+            "attributes": 0 if graphs.attributes is None else graphs.attributes.shape[1],
+            "truth": graphs.node_truth is not None,
+        },
+        "edge_columns": edge_columns,
+        "note": UNUSED if any(edge_columns.values()) else None,
+        "dropped": dict(graphs.dropped),
+        "duplicates": duplicates(graphs),
+    }
+
+
+def duplicates(graphs: GraphSet) -> dict[str, int]:
+    """Graphs up to what 1-WL can tell: distinct kinds, graphs with a twin, kinds whose graphs differ in class."""
+    kind = wl_classes(graphs)
+    members = np.bincount(kind)
+    labels_of_kind = np.unique(np.stack([kind, graphs.y]), axis=1)[0]
+    return {
+        "distinct": len(members),
+        "with_twin": int(members[members > 1].sum()),
+        "conflicting": int(np.count_nonzero(np.bincount(labels_of_kind) > 1)),
+    }

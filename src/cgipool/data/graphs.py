@@ -1,0 +1,227 @@
+"""GraphSet: a whole data set of graphs as a few flat arrays.
+
+Shapes: G graphs, N nodes and E stored edges of the whole set (an undirected edge is stored twice), K node label
+columns, D float columns; Ke and De the same for edges. Only NumPy is needed to hold, check, cut, save and load a set.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import InitVar, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cgipool.data import build, check, store
+from cgipool.errors import UserError
+
+if TYPE_CHECKING:
+    import networkx
+    from torch_geometric.data import Data
+
+Names = tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GraphSet:
+    """Graphs laid end to end, every edge in both directions.
+
+    Graph g owns the nodes from `node_ptr[g]` up to `node_ptr[g + 1]`, node p the edges from `edge_ptr[p]` up to
+    `edge_ptr[p + 1]`. Edge e of node p leads to node `p + edge_disp[e]`; a displacement stays true wherever the graph
+    is moved, so a batch never copies an edge. Rows are sorted, without repeats and self-loops. The arrays are checked
+    when the set is built; a broken rule is a `UserError` that names it.
+    """
+
+    name: str
+    """What the set is called in tables and messages."""
+    node_ptr: NDArray[np.int64]
+    """[G + 1] first node of each graph."""
+    edge_ptr: NDArray[np.int64]
+    """[N + 1] first edge of each node."""
+    edge_disp: NDArray[np.int32]
+    """[E] target node minus source node."""
+    y: NDArray[np.int64]
+    """[G] class of each graph, an index into `class_names`."""
+    class_names: Names
+    """The classes as the source names them."""
+    category: NDArray[np.int32] | None = None
+    """[N, K] node labels; column j indexes `category_names[j]`."""
+    category_names: tuple[Names, ...] = ()
+    """Per node label column, its values as the source names them."""
+    attributes: NDArray[np.float32] | None = None
+    """[N, D] float columns of the nodes."""
+    edge_weight: NDArray[np.float32] | None = None
+    """[E] one weight per stored edge."""
+    edge_category: NDArray[np.int32] | None = None
+    """[E, Ke] edge labels; column j indexes `edge_category_names[j]`."""
+    edge_category_names: tuple[Names, ...] = ()
+    """Per edge label column, its values as the source names them."""
+    edge_attributes: NDArray[np.float32] | None = None
+    """[E, De] float columns of the edges."""
+    node_truth: NDArray[np.bool_] | None = None
+    """[N] which nodes decide the class, where that is known (generated sets)."""
+    dropped: dict[str, int] = field(default_factory=dict)
+    """How this differs from its source, by name: "self-loops", "repeated edges", "one-way edges completed"."""
+    checked: InitVar[bool] = False
+    """True skips the checks: for arrays that passed them before."""
+
+    def __post_init__(self, checked: bool) -> None:
+        if not checked:
+            check.check(self)
+
+    def __repr__(self) -> str:
+        return f"GraphSet({self.name!r}, graphs={self.n_graphs}, nodes={self.n_nodes}, edges={self.n_edges // 2})"
+
+    def __len__(self) -> int:
+        return self.n_graphs
+
+    @property
+    def n_graphs(self) -> int:
+        """G."""
+        return len(self.y)
+
+    @property
+    def n_nodes(self) -> int:
+        """N, the nodes of all graphs."""
+        return len(self.edge_ptr) - 1
+
+    @property
+    def n_edges(self) -> int:
+        """E, the stored entries: twice the undirected edges."""
+        return len(self.edge_disp)
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes that have a name, whether or not a graph is in each."""
+        return len(self.class_names)
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """[G] nodes of each graph."""
+        return np.diff(self.node_ptr)
+
+    @cached_property
+    def degree(self) -> NDArray[np.int64]:
+        """[N] neighbours of each node."""
+        return np.diff(self.edge_ptr)
+
+    @property
+    def node_graph(self) -> NDArray[np.int64]:
+        """[N] the graph that each node is in."""
+        return np.repeat(np.arange(self.n_graphs), self.sizes)
+
+    @property
+    def edge_source(self) -> NDArray[np.int64]:
+        """[E] the node that each edge leaves."""
+        return np.repeat(np.arange(self.n_nodes), self.degree)
+
+    @classmethod
+    def from_edges(
+        cls,
+        name: str,
+        sizes: ArrayLike,
+        source: ArrayLike,
+        target: ArrayLike,
+        y: ArrayLike,
+        *,
+        class_names: Names | None = None,
+        edge_weight: NDArray[Any] | None = None,
+        edge_category: NDArray[Any] | None = None,
+        edge_attributes: NDArray[Any] | None = None,
+        **node_columns: Any,
+    ) -> "GraphSet":
+        """A set from edge lists in any order, with self-loops, repeats and one-way edges.
+
+        `sizes` [G] are the nodes of each graph; `source` and `target` number the nodes of the whole set from 0. Loops
+        and repeats (the first stays) are taken out, a missing reverse is added with its edge's columns, and `dropped`
+        counts all three. Any other field of a GraphSet may be given by name.
+        """
+        labels = np.asarray(y, dtype=np.int64)
+        node_ptr = build.pointer(np.asarray(sizes, dtype=np.int64))
+        ends = np.asarray(source), np.asarray(target)
+        edges = build.coalesce(int(node_ptr[-1]), *ends, edge_weight, edge_category, edge_attributes)
+        weight, category, attributes = edges.columns
+        if class_names is None:
+            class_names = tuple(map(str, range(int(labels.max(initial=-1)) + 1)))
+        return cls(
+            name,
+            node_ptr,
+            edges.ptr,
+            edges.disp,
+            labels,
+            class_names,
+            edge_weight=weight,
+            edge_category=category,
+            edge_attributes=attributes,
+            dropped=edges.dropped,
+            **node_columns,
+        )
+
+    def subset(self, ids: Iterable[int] | NDArray[Any]) -> "GraphSet":
+        """The graphs `ids`, in that order, with the names of all classes and categories kept."""
+        chosen = np.asarray(ids if isinstance(ids, np.ndarray) else list(ids), dtype=np.int64)
+        if chosen.size and not (chosen.min() >= 0 and chosen.max() < self.n_graphs):
+            raise UserError(f"{self.name}: graph ids go from 0 to {self.n_graphs - 1}")
+        sizes = self.sizes[chosen]
+        nodes = build.ranges(self.node_ptr[chosen], sizes)
+        edges = build.ranges(self.edge_ptr[nodes], self.degree[nodes])
+
+        def cut(values: NDArray[Any] | None, where: NDArray[np.int64]) -> NDArray[Any] | None:
+            return None if values is None else values[where]
+
+        return GraphSet(
+            self.name,
+            build.pointer(sizes),
+            build.pointer(self.degree[nodes]),
+            self.edge_disp[edges],
+            self.y[chosen],
+            self.class_names,
+            category=cut(self.category, nodes),
+            category_names=self.category_names,
+            attributes=cut(self.attributes, nodes),
+            edge_weight=cut(self.edge_weight, edges),
+            edge_category=cut(self.edge_category, edges),
+            edge_category_names=self.edge_category_names,
+            edge_attributes=cut(self.edge_attributes, edges),
+            node_truth=cut(self.node_truth, nodes),
+            checked=True,
+        )
+
+    def save(self, folder: str | Path) -> None:
+        """Write the set as a folder of .npy files and `graphset.json`; the folder appears whole or not at all."""
+        store.save(self, Path(folder))
+
+    @classmethod
+    def load(cls, folder: str | Path, *, mmap: bool = False, checked: bool | None = None) -> "GraphSet":
+        """Read a saved set; with `mmap` the arrays stay on disk and only what is touched is read.
+
+        Checking reads everything, so it is left out for memory-mapped arrays unless `checked=False` asks for it.
+        """
+        return cls(**store.load(Path(folder), mmap), checked=mmap if checked is None else checked)
+
+    @classmethod
+    def from_pyg(cls, graphs: Sequence["Data"], name: str, **names: Any) -> "GraphSet":
+        """A set from PyG `Data` objects; see `cgipool.data.convert_pyg` for the keys."""
+        from cgipool.data import convert_pyg
+
+        return convert_pyg.from_pyg(graphs, name, **names)
+
+    def to_pyg(self) -> list["Data"]:
+        """The graphs as PyG `Data` objects; `from_pyg` takes them back without loss."""
+        from cgipool.data import convert_pyg
+
+        return convert_pyg.to_pyg(self)
+
+    @classmethod
+    def from_networkx(cls, graphs: Sequence["networkx.Graph"], name: str, **names: Any) -> "GraphSet":
+        """A set from networkx graphs; see `cgipool.data.convert_networkx` for the keys."""
+        from cgipool.data import convert_networkx
+
+        return convert_networkx.from_networkx(graphs, name, **names)
+
+    def to_networkx(self) -> list["networkx.Graph"]:
+        """The graphs as networkx graphs; `from_networkx` takes them back without loss."""
+        from cgipool.data import convert_networkx
+
+        return convert_networkx.to_networkx(self)

@@ -1,0 +1,103 @@
+"""A data set by name or path, parsed once: later loads take the parsed arrays from the cache."""
+
+import hashlib
+import os
+from pathlib import Path
+
+from cgipool.data.catalogue import CATALOGUE
+from cgipool.data.fetch import Progress, cache_folder, fetch
+from cgipool.data.graphs import GraphSet
+from cgipool.data.motifs import motifs
+from cgipool.data.store import is_saved
+from cgipool.data.tu import read_tu
+from cgipool.errors import UserError, unknown
+
+READER = 1
+"""Raised when the reader gives other arrays for the same archive, so that what an earlier one cached is not used."""
+
+
+def load_dataset(
+    name_or_path: str | Path, *, cache: bool = True, mmap: bool = False, progress: Progress | None = None
+) -> GraphSet:
+    """The set at a path (zip archive, TU folder, saved GraphSet) or of a name in `CATALOGUE`, in any case of letters.
+
+    A name is looked for as NAME.zip or NAME/ in the folder CGIPOOL_DATA, then in the cache, then downloaded. `mmap`
+    leaves the arrays on disk, which needs the cache or a saved set. `progress` is told about a download.
+    """
+    path = Path(name_or_path)
+    if not _holds_data(path):
+        name = _known_name(str(name_or_path))
+        if name == "motifs":
+            return motifs()
+        path = path if name is None else _find(name) or fetch(name, progress)
+    if is_saved(path):
+        return GraphSet.load(path, mmap=mmap)
+    return _parsed(path, mmap) if cache else read_tu(path)
+
+
+def data_folder() -> Path | None:
+    """The folder CGIPOOL_DATA where the user keeps data sets, if it is set."""
+    chosen = os.environ.get("CGIPOOL_DATA")
+    return Path(chosen) if chosen else None
+
+
+def _holds_data(path: Path) -> bool:
+    return path.is_file() or is_saved(path) or (path.is_dir() and any(path.glob("*_A.txt")))
+
+
+def _known_name(given: str) -> str | None:
+    """The name as the catalogue or the data folder spells it; None for a path that exists but is neither."""
+    folder = data_folder()
+    local = [] if folder is None or not folder.is_dir() else [p for p in folder.iterdir() if _holds_data(p)]
+    names = {p.stem if p.suffix == ".zip" else p.name: None for p in local if p.is_dir() or p.suffix == ".zip"}
+    spelt = {name.lower(): name for name in [*names, *CATALOGUE]}
+    if given.lower() in spelt:
+        return spelt[given.lower()]
+    if Path(given).exists():
+        return None
+    if Path(given).suffix or Path(given).name != given:
+        raise UserError(f"there is no data set at {given}")
+    raise unknown("data set", given, spelt.values())
+
+
+def _find(name: str) -> Path | None:
+    for folder in (data_folder(), cache_folder()):
+        for path in () if folder is None else (folder / f"{name}.zip", folder / name):
+            if _holds_data(path):
+                return path
+    return None
+
+
+def _parsed(path: Path, mmap: bool) -> GraphSet:
+    """The set from the cache where this very content was parsed before, else parsed and kept there.
+
+    A cache that cannot be written only means that nothing is kept; a damaged entry is written anew.
+    """
+    entry = cache_folder() / "parsed" / f"{path.stem}-{_fingerprint(path)}"
+    try:
+        return GraphSet.load(entry, mmap=mmap, checked=True)
+    except UserError:
+        graphs = read_tu(path)
+    try:
+        graphs.save(entry)
+        return GraphSet.load(entry, mmap=True, checked=True) if mmap else graphs
+    except UserError:
+        return graphs
+
+
+def _fingerprint(path: Path) -> str:
+    """A hash of an archive's content, or of a folder's place, file names, sizes and times."""
+    digest = hashlib.sha256(f"reader {READER}".encode())
+    try:
+        if path.is_dir():
+            digest.update(str(path.resolve()).encode())
+            for file in sorted(path.iterdir()):
+                status = file.stat()
+                digest.update(f"{file.name} {status.st_size} {status.st_mtime_ns}\n".encode())
+        else:
+            with path.open("rb") as stream:
+                while block := stream.read(1 << 20):
+                    digest.update(block)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+    return digest.hexdigest()[:24]

@@ -1,0 +1,186 @@
+"""Training, validation and test graphs. Split i of a seed depends on (seed, i) alone, never on how many are drawn."""
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cgipool.data.duplicates import wl_classes
+from cgipool.data.graphs import GraphSet
+from cgipool.errors import UserError, unknown
+
+Ids = NDArray[np.int64]
+
+KINDS = ("random", "stratified", "distinct")
+SIDES = ("train", "val", "test")
+MIN_GRAPHS = 10
+"""Fewer graphs would leave validation (a tenth, rounded down) empty."""
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Graph numbers of the three sides, sorted."""
+
+    index: int
+    train: Ids
+    val: Ids
+    test: Ids
+
+
+def random_splits(graphs: GraphSet, *, seed: int, indices: Iterable[int], kind: str = "random") -> list[Split]:
+    """Splits of ⌊0.8 N⌋ training, ⌊0.1 N⌋ validation graphs and the rest for test, as in the paper.
+
+    "random" ignores the classes; "stratified" keeps their shares on every side as nearly as whole graphs allow;
+    "distinct" keeps graphs that 1-WL cannot tell apart on one side, with sizes as near as that allows.
+    """
+    if kind not in KINDS:
+        raise unknown("kind of split", kind, KINDS)
+    _check(graphs)
+    wanted = list(indices)
+    if not wanted:
+        raise UserError("the number of splits must be at least 1")
+    twins = wl_classes(graphs) if kind == "distinct" else None
+    return [_draw(graphs, seed, index, kind, twins) for index in wanted]
+
+
+def fold_splits(graphs: GraphSet, k: int, seed: int) -> list[Split]:
+    """k splits by stratified cross-validation: fold i is tested, fold i + 1 (mod k) validates, the rest train."""
+    if k < 3:
+        raise UserError(f"the number of folds must be at least 3 (train, validation, test), not {k}")
+    _check(graphs)
+    if graphs.n_graphs < k:
+        raise UserError(f"{graphs.name}: {graphs.n_graphs} graphs cannot make {k} folds")
+    order = _generator(seed, k).permutation(graphs.n_graphs)
+    order = order[np.argsort(graphs.y[order], kind="stable")]
+    fold = np.empty(graphs.n_graphs, dtype=np.int64)
+    fold[order] = np.arange(graphs.n_graphs) % k
+    ids = np.arange(graphs.n_graphs)
+    splits = []
+    for i in range(k):
+        test, val = fold == i, fold == (i + 1) % k
+        splits.append(Split(i, ids[~(test | val)], ids[val], ids[test]))
+    return splits
+
+
+def write_splits(path: str | Path, splits: Sequence[Split]) -> None:
+    """Write splits as JSON: {"splits": [{"index": 0, "train": [...], "val": [...], "test": [...]}, ...]}."""
+    rows = [{"index": s.index} | {side: getattr(s, side).tolist() for side in SIDES} for s in splits]
+    text = ",\n".join(json.dumps(row) for row in rows)
+    fresh = Path(f"{path}.part")
+    try:
+        fresh.write_text(f'{{"splits": [\n{text}\n]}}\n', encoding="utf-8")
+        os.replace(fresh, path)
+    except OSError as error:
+        fresh.unlink(missing_ok=True)
+        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def read_splits(path: str | Path, n_graphs: int) -> list[Split]:
+    """Read splits of a set of `n_graphs` graphs; each must be whole numbers in range, disjoint, with no empty side."""
+    try:
+        rows = json.loads(Path(path).read_text(encoding="utf-8"))["splits"]
+        splits = [_parse(row) for row in rows]
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+    except (ValueError, KeyError, TypeError, OverflowError):
+        raise UserError(f'{path} is no splits file: {{"splits": [{{"index": 0, "train": [...], …}}]}}') from None
+    if not splits:
+        raise UserError(f"{path} holds no split")
+    for split in splits:
+        if problem := _problem(split, n_graphs):
+            raise UserError(f"{path}: split {split.index}: {problem}")
+    return splits
+
+
+def _check(graphs: GraphSet) -> None:
+    if graphs.n_graphs == 0:
+        raise UserError(f"{graphs.name} is empty")
+    if graphs.n_graphs < MIN_GRAPHS:
+        raise UserError(f"{graphs.name} has {graphs.n_graphs} graphs; a split needs at least {MIN_GRAPHS}")
+    if len(np.unique(graphs.y)) < 2:
+        raise UserError(f"{graphs.name} has graphs of one class only; there is nothing to classify")
+
+
+def _generator(seed: int, index: int) -> np.random.Generator:
+    if seed < 0 or index < 0:
+        raise UserError(f"seed and split number must not be negative: {seed}, {index}")
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, index])))
+
+
+def _draw(graphs: GraphSet, seed: int, index: int, kind: str, twins: Ids | None) -> Split:
+    n = graphs.n_graphs
+    sizes = np.array([n * 8 // 10, n // 10, n - n * 8 // 10 - n // 10])
+    generator = _generator(seed, index)
+    if twins is not None:
+        side = _side_of_class(np.bincount(twins), sizes, generator)[twins]
+    elif kind == "stratified":
+        side = _side_by_shares(graphs.y, sizes, generator)
+    else:
+        side = np.empty(n, dtype=np.int64)
+        side[generator.permutation(n)] = np.repeat(np.arange(3), sizes)
+    train, val, test = (np.flatnonzero(side == s) for s in range(3))
+    if min(len(train), len(val), len(test)) == 0:
+        raise UserError(f"{graphs.name}: too few distinct graphs for a split that keeps twins together")
+    return Split(index, train, val, test)
+
+
+def _side_by_shares(y: Ids, sizes: Ids, generator: np.random.Generator) -> Ids:
+    """[G] side of each graph: each class within one graph of its share, the sides of exactly these sizes."""
+    members = np.bincount(y)
+    quota = np.outer(members, sizes) // len(y)
+    room = sizes - quota.sum(axis=0)
+    for c, left in enumerate(members - quota.sum(axis=1)):
+        # Handing a class's left-over graphs to the sides that lack most always comes out even (Gale and Ryser).
+        lacking = np.argsort(-room, kind="stable")[:left]
+        quota[c, lacking] += 1
+        room[lacking] -= 1
+    side = np.empty(len(y), dtype=np.int64)
+    for c in range(len(members)):
+        side[generator.permutation(np.flatnonzero(y == c))] = np.repeat(np.arange(3), quota[c])
+    return side
+
+
+def _side_of_class(members: Ids, sizes: Ids, generator: np.random.Generator) -> Ids:
+    """[classes] side of each class of twins, drawn by the room left on the sides, large classes first.
+
+    The classes of one graph come last and fill what is left, so the sizes are met wherever enough of them exist.
+    """
+    side = np.empty(len(members), dtype=np.int64)
+    room = sizes.copy()
+    order = generator.permutation(len(members))
+    order = order[np.argsort(-members[order], kind="stable")]
+    shared = order[members[order] > 1]
+    for c, draw in zip(shared, generator.random(len(shared)), strict=True):
+        fits = np.where(room >= members[c], room, 0)
+        if not fits.any():
+            fits = room == room.max()
+        side[c] = np.searchsorted(np.cumsum(fits), draw * fits.sum(), side="right")
+        room[side[c]] -= members[c]
+    single = order[len(shared) :]
+    free = np.repeat(np.arange(3), np.maximum(room, 0))
+    side[single] = generator.permutation(free)[: len(single)]
+    return side
+
+
+def _parse(row: dict[str, Any]) -> Split:
+    sides = [row[side] for side in SIDES]
+    if any(type(i) is not int for i in [row["index"], *sides[0], *sides[1], *sides[2]]):
+        raise ValueError
+    return Split(row["index"], *(np.array(ids, dtype=np.int64) for ids in sides))
+
+
+def _problem(split: Split, n_graphs: int) -> str | None:
+    """What is wrong with a split that was read, if anything."""
+    for side in SIDES:
+        ids = getattr(split, side)
+        if len(ids) == 0:
+            return f"{side} is empty"
+        if ids.min() < 0 or ids.max() >= n_graphs:
+            return f"{side} names graph {ids.min() if ids.min() < 0 else ids.max()} of {n_graphs}"
+    ids, times = np.unique(np.concatenate([getattr(split, side) for side in SIDES]), return_counts=True)
+    return f"graph {ids[np.argmax(times)]} stands in it more than once" if times.max() > 1 else None

@@ -1,0 +1,40 @@
+"""Writing files so that a reader, or a full disk, never meets half of one."""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from cgipool.errors import UserError
+
+
+def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+    """Call `write` on a temporary neighbour of path, then rename it; on failure the previous file is intact."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        temporary.replace(path)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror or error}; what was there before is intact") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write plain values, one key a line."""
+    text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
+    write_atomically(path, lambda temporary: temporary.write_text(text + "\n", encoding="utf-8") and None)
+
+
+def read_json(path: Path) -> Any:
+    """Read plain values; a damaged file is an error that names it."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise UserError(f"{path} is damaged: {error}") from None

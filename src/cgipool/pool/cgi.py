@@ -1,0 +1,163 @@
+"""CGIPool: "Graph Pooling via Coarsened Graph Infomax" (Pang, Zhao, Li; SIGIR 2021), section 3.
+
+A level with features H and adjacency A (the paper's superscripts l and l+1 are left out) is pooled in four steps:
+
+    scores       y_r = σ(GNN_r(H, A)),  y_f = σ(GNN_f(H, A))
+    coarsening   idx_r = top-k(y_r),  H_r = H(idx_r) ⊙ y_r(idx_r);  the same with f: the real and the fake graph
+    infomax      e, e_r, e_f = encoder(H), encoder(H_r), encoder(H_f)
+                 L_MI = −mean over graphs of [log σ(T(e, e_r)) + log(1 − σ(T(e, e_f)))]
+    fusion       y_d = σ(y_r − y_f),  idx_d = top-k(y_d),  H' = H(idx_d) ⊙ y_d(idx_d),  A' = A(idx_d, idx_d)
+
+Shapes: C positions, B graphs, d features. σ is the sigmoid, k = ⌈ratio · n⌉ per graph.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from cgipool.errors import unknown
+from cgipool.layers import GCN, GraphConv
+from cgipool.level import Level, check_ratio
+from cgipool.pool.base import Pooled, coarsen, imposed_or_selected
+
+LEAK = 0.2
+"""Slope of the leaky ReLUs of the released code."""
+
+
+def infomax_gan(real: Tensor, fake: Tensor) -> Tensor:
+    """[B] the GAN-like bound, negated: −log σ(real) − log(1 − σ(fake)), from logits and so without overflow."""
+    return F.softplus(-real) + F.softplus(fake)
+
+
+def infomax_kl(real: Tensor, fake: Tensor) -> Tensor:
+    """[B] the bound on the KL divergence of the paper's Eq. 1, negated: −T(real) + exp(T(fake) − 1)."""
+    return -real + torch.exp(fake - 1.0)
+
+
+BOUNDS = {"gan": infomax_gan, "kl": infomax_kl}
+
+
+def bound_named(mi: str) -> str:
+    """The name itself, if there is such a bound."""
+    if mi not in BOUNDS:
+        raise unknown("mutual-information bound", mi, BOUNDS)
+    return mi
+
+
+class Discriminator(nn.Sequential):
+    """T(a, b): a two-layer perceptron on the pair [a ‖ b], which gives a logit. One per level, as in the released code;
+    the paper's formula has one for all levels."""
+
+    def __init__(self, dim: int, activation: nn.Module) -> None:
+        super().__init__(nn.Linear(2 * dim, dim), activation, nn.Linear(dim, 1))
+
+    def pairs(self, first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """[B] logits of two pairs of [B, d] vectors in one pass."""
+        logits = self(torch.stack([torch.cat(first, 1), torch.cat(second, 1)])).squeeze(2)
+        return logits[0], logits[1]
+
+
+class CGIPool(nn.Module):
+    """The paper's form.
+
+    Choices that the paper leaves open: the encoder is the mean over the nodes (its "e.g., a readout function", and the
+    released code's); the discriminator's hidden activation is the ReLU.
+
+    With `negative="random"` it is the ablation CGIPool-RS: the fake graph is k nodes drawn uniformly without
+    replacement, fresh at each step. The paper does not say how these are gated nor what then replaces the fusion; here
+    their gate is 1, as they have no score, and the output is chosen and gated by y_r alone.
+    """
+
+    def __init__(self, dim: int, ratio: float | int = 0.8, site: int = 0, mi: str = "gan", negative: str = "learned"):
+        super().__init__()
+        if negative not in ("learned", "random"):
+            raise unknown("kind of negatives", negative, ("learned", "random"))
+        self.ratio, self.site, self.mi, self.negative = check_ratio(ratio), site, bound_named(mi), negative
+        # GNN_r and GNN_f, two GCNs d → 1, side by side: they propagate together.
+        self.gnn = GCN(dim, 2 if negative == "learned" else 1)
+        self.discriminator = Discriminator(dim, nn.ReLU())
+
+    def forward(self, h: Tensor, level: Level, keep: Tensor | None = None) -> Pooled:
+        """H [C, d] → the coarsened graph. A given `keep` [C] imposes idx_d."""
+        k = level.kept(self.ratio)
+        y = torch.sigmoid(self.gnn(h, level))
+        y_r = y[:, 0]
+        if self.negative == "learned":
+            y_f = y[:, 1]
+            y_d = torch.sigmoid(y_r - y_f)
+            keep_r, keep_f, keep_d = level.select(torch.stack([y_r, y_f, y_d], 1), k).unbind(1)
+            gate_f = y_f
+        else:
+            y_f = level.uniform(self.site)
+            y_d = y_r
+            keep_r, keep_f = level.select(torch.stack([y_r, y_f], 1), k).unbind(1)
+            keep_d, gate_f = keep_r, torch.ones_like(y_r)
+        keep_d = keep_d if keep is None else keep
+
+        total = level.sums(h, torch.stack([level.alive, y_r * keep_r, gate_f * keep_f], 1))
+        count = torch.stack([level.size, k, k], 1).clamp(min=1)
+        e, e_r, e_f = (total / count.unsqueeze(2)).unbind(1)
+        real, fake = self.discriminator.pairs((e, e_r), (e, e_f))
+        loss = level.over_graphs(BOUNDS[self.mi](real, fake))
+
+        x, coarse = coarsen(h, level, y_d, keep_d, k)
+        metrics = {} if self.training else _diagnose(level, loss, real, fake, keep_r, keep_f)
+        return Pooled(x, coarse, {"mi": loss}, metrics, {"y_r": y_r, "y_f": y_f, "y_d": y_d})
+
+    def extra_repr(self) -> str:
+        """Shown in the module's repr."""
+        return f"ratio={self.ratio}, mi={self.mi!r}, negative={self.negative!r}"
+
+
+class ReleasedCGIPool(nn.Module):
+    """The form of the authors' released code, which differs from the paper in every step:
+
+        transform    X' = leaky(GraphConv(X)) feeds the output and the encoders
+        scores       s_r, s_f = GraphConv(leaky(GraphConv(X))), raw: no sigmoid
+        coarsening   e_r, e_f = means over ALL nodes of X' ⊙ tanh(s_r), X' ⊙ tanh(s_f): nothing is selected here
+        infomax      T(e_coarse, e), the coarse graph first; L_MI is the mean of the two terms, not their sum
+        fusion       top-k of s_r − s_f, gate tanh(s_r − s_f)
+    """
+
+    def __init__(self, dim: int, ratio: float | int = 0.8, site: int = 0, mi: str = "gan"):
+        super().__init__()
+        self.ratio, self.mi = check_ratio(ratio), bound_named(mi)
+        # The transform and the first layers of the two scorers, side by side: they read the same X and aggregate it once.
+        self.hidden = GraphConv(dim, 3 * dim)
+        self.score_r, self.score_f = GraphConv(dim, 1), GraphConv(dim, 1)
+        self.discriminator = Discriminator(dim, nn.LeakyReLU(LEAK))
+
+    def forward(self, x: Tensor, level: Level, keep: Tensor | None = None) -> Pooled:
+        """X [C, d] → the coarsened graph. A given `keep` [C] imposes the kept nodes."""
+        k = level.kept(self.ratio)
+        h, h_r, h_f = F.leaky_relu(self.hidden(x, level), LEAK).chunk(3, 1)
+        s_r = self.score_r(h_r, level).squeeze(1)
+        s_f = self.score_f(h_f, level).squeeze(1)
+        s_d = s_r - s_f
+
+        gates = torch.stack([torch.ones_like(s_r), torch.tanh(s_r), torch.tanh(s_f)], 1) * level.alive.unsqueeze(1)
+        e, e_r, e_f = (level.sums(h, gates) / level.size.clamp(min=1).view(-1, 1, 1)).unbind(1)
+        real, fake = self.discriminator.pairs((e_r, e), (e_f, e))
+        loss = level.over_graphs(BOUNDS[self.mi](real, fake)) / 2.0
+
+        keep_d = imposed_or_selected(level, s_d, k, keep)
+        pooled, coarse = coarsen(h, level, torch.tanh(s_d), keep_d, k)
+        metrics = {}
+        if not self.training:
+            keep_r, keep_f = level.select(torch.stack([s_r, s_f], 1), k).unbind(1)
+            metrics = _diagnose(level, loss, real, fake, keep_r, keep_f)
+        return Pooled(pooled, coarse, {"mi": loss}, metrics, {"y_r": s_r, "y_f": s_f, "y_d": s_d})
+
+    def extra_repr(self) -> str:
+        """Shown in the module's repr."""
+        return f"ratio={self.ratio}, mi={self.mi!r}"
+
+
+def _diagnose(
+    level: Level, loss: Tensor, real: Tensor, fake: Tensor, keep_r: Tensor, keep_f: Tensor
+) -> dict[str, Tensor]:
+    """Whether the mutual-information term does anything: the discriminator's accuracy (0.5 is chance) and the share of
+    nodes that the real and the fake graph have in common (at ratio 0.8 at least 0.6, by counting alone)."""
+    right = ((real > 0).float() + (fake < 0).float()) / 2.0
+    shared = (keep_r * keep_f).sum() / keep_r.sum().clamp(min=1.0)
+    return {"mi": loss, "discriminator_accuracy": level.over_graphs(right), "overlap": shared}

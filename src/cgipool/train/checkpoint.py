@@ -1,0 +1,91 @@
+"""The state of a training on disk, without pickle: tensors as safetensors, numbers in the file's header.
+
+Draws are functions of (seed, split, epoch, step), so weights, Adam's moments and a few numbers are the whole state.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from cgipool.errors import UserError
+from cgipool.files import write_atomically
+from cgipool.network import Network
+
+FORMAT = "1"
+
+
+@dataclass
+class State:
+    """Where a training stands after an epoch."""
+
+    network: Network
+    optimizer: torch.optim.Adam
+    best: dict[str, Tensor]
+    """The weights of the best epoch so far."""
+    epoch: int = 0
+    best_epoch: int = 0
+    best_loss: float = float("inf")
+
+    def note(self, val_loss: float) -> None:
+        """Remember the present weights if this validation loss is the lowest so far."""
+        if val_loss < self.best_loss:
+            self.best_loss, self.best_epoch, self.best = val_loss, self.epoch, copy_of(self.network)
+
+
+def copy_of(network: Network) -> dict[str, Tensor]:
+    """A copy of all weights."""
+    return {name: value.detach().clone() for name, value in network.state_dict().items()}
+
+
+def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, str]) -> None:
+    """Write tensors, atomically."""
+    plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    write_atomically(path, lambda temporary: save_file(plain, temporary, {"format": FORMAT} | header))
+
+
+def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Read tensors and header; a damaged file, or one of a later format, is an error that names it."""
+    try:
+        with safe_open(path, "pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"cannot read {path}: {error}") from None
+    if header.get("format") != FORMAT:
+        raise UserError(f"{path} has format {header.get('format')!r}, and this version reads {FORMAT!r}")
+    return tensors, header
+
+
+def save_state(path: Path, state: State) -> None:
+    """Write everything that the next epoch needs."""
+    tensors = {f"now/{name}": value for name, value in state.network.state_dict().items()}
+    tensors |= {f"best/{name}": value for name, value in state.best.items()}
+    for name, parameter in state.network.named_parameters():
+        tensors |= {f"adam/{part}/{name}": value for part, value in state.optimizer.state[parameter].items()}
+    header = {"epoch": str(state.epoch), "best_epoch": str(state.best_epoch), "best_loss": state.best_loss.hex()}
+    save_tensors(path, tensors, header)
+
+
+def load_state(path: Path, state: State) -> None:
+    """Put a saved state into a freshly built one."""
+    tensors, header = load_tensors(path)
+    try:
+        state.network.load_state_dict(_under("now/", tensors))
+        state.best = _under("best/", tensors)
+        for part in ("step", "exp_avg", "exp_avg_sq"):
+            moments = _under(f"adam/{part}/", tensors)
+            for name, parameter in state.network.named_parameters():
+                value = moments[name]
+                state.optimizer.state[parameter][part] = value.to(parameter.device)
+        state.epoch, state.best_epoch = int(header["epoch"]), int(header["best_epoch"])
+        state.best_loss = float.fromhex(header["best_loss"])
+    except (KeyError, RuntimeError, ValueError) as error:
+        raise UserError(f"{path} does not fit this training: {' '.join(str(error).split())}") from None
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

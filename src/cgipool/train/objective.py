@@ -1,0 +1,30 @@
+"""The loss of a step: L = L_CLS + weight · the method's own loss (for CGIPool the paper's L_CLS + α L_MI)."""
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from cgipool.data.batch import Batch
+from cgipool.network import Output
+
+
+def classification_loss(logits: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+    """Weighted mean of the cross-entropies, weight [B]. The paper prints a sum over graphs, its code takes the mean:
+    with Adam the two differ only in how strongly weight decay and L_MI count beside them."""
+    return (F.cross_entropy(logits, y, reduction="none") * weight).sum() / weight.sum().clamp(min=1e-12)
+
+
+def objective(output: Output, batch: Batch, class_weight: Tensor, own_weight: float) -> Tensor:
+    """The loss of one batch, a scalar; class_weight is [classes], and empty slots count nothing."""
+    weight = class_weight[batch.y] * (batch.size > 0)
+    return classification_loss(output.logits, batch.y, weight) + own_weight * output.own_loss
+
+
+def class_weights(y: np.ndarray, classes: int, kind: str | None) -> Tensor:
+    """[classes] ones, or n / (classes · n_c) for "balanced", as in scikit-learn; a class without graphs has 0."""
+    if kind is None:
+        return torch.ones(classes)
+    count = np.bincount(y, minlength=classes)
+    present = np.count_nonzero(count)
+    return torch.tensor(np.where(count > 0, len(y) / (present * np.maximum(count, 1)), 0.0), dtype=torch.float32)

@@ -1,0 +1,131 @@
+"""Recipes: every setting of a training that is not the data, the method or the seed, each with its source.
+
+"Paper" is section 4.1 of Pang et al., SIGIR 2021; "released" is the authors' public code, where it departs from it.
+"""
+
+import math
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from cgipool.data.features import SOURCES, VOCABULARIES
+from cgipool.errors import UserError, unknown
+from cgipool.level import check_ratio
+from cgipool.network import CONVOLUTIONS
+from cgipool.pool.cgi import bound_named
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The settings of the paper, as defaults."""
+
+    name: str = "paper"
+    """What this set of settings is called."""
+    form: str = "paper"
+    """Which form of a pooling method to use where there are two: "paper" or "released"."""
+    conv: str = "gcn"
+    """The backbone's convolution. Paper: GCN. Released: GraphSAGE with the mean."""
+    width: int = 128
+    """Dimension of node embeddings. Paper: 128."""
+    levels: int = 3
+    """How often convolve → pool → read out is repeated. Paper: 3."""
+    ratio: float | int = 0.8
+    """Share of nodes kept by a pool (a whole number: how many). Paper: 0.8."""
+    mi: str = "gan"
+    """Bound on the mutual information: "gan" (Eq. 2 and 3) or "kl" (Eq. 1). Paper: the former."""
+    alpha: float = 0.001
+    """Weight α of the mutual-information loss. Paper: 0.001, except `alpha_proteins`."""
+    alpha_proteins: float = 1.0
+    """α on the data set PROTEINS. Paper: 1. Released: 0.001, as everywhere."""
+    dropout: float = 0.5
+    """After the head's first layer. The paper names none; 0.5 is the released code's."""
+    dropout_epochs: int | None = None
+    """Dropout acts in this many first epochs only; None: always. Released: 1, as its training flag is never set again."""
+    lr: float = 0.001
+    """Adam's learning rate. Paper: 0.001."""
+    weight_decay: float = 0.0001
+    """Adam's L2 penalty. Paper: 0.0001. Released: 0.001."""
+    batch_size: int = 128
+    """Graphs per step. The paper names none; 128 is the released code's."""
+    shuffle: bool = True
+    """A new order each epoch. The paper does not say. Released: one random order, kept."""
+    epochs: int = 1000
+    """At most this many epochs. The paper names none; 1000 is the released code's."""
+    patience: int = 100
+    """Stop when the validation loss has not decreased for this many epochs. Paper: 100."""
+    features: str = "auto"
+    """Input categories: "label", "degree", or "auto": labels where there are any. Paper: so."""
+    vocabulary: str = "train"
+    """Categories known from the training graphs, the rest is "other"; "all": from all graphs, as the released code."""
+    attributes: bool = False
+    """Whether node attributes are used beside the categories. Paper: no (PROTEINS has them)."""
+    class_weight: str | None = None
+    """"balanced" weighs each class by the inverse of its frequency in training. Paper: none."""
+
+    def __post_init__(self) -> None:
+        check_ratio(self.ratio)
+        bound_named(self.mi)
+        _one_of("form", self.form, ("paper", "released"))
+        _one_of("convolution", self.conv, CONVOLUTIONS)
+        _one_of("feature source", self.features, SOURCES)
+        _one_of("vocabulary", self.vocabulary, VOCABULARIES)
+        _one_of("class weight", self.class_weight or "balanced", ("balanced",))
+        for field in ("width", "levels", "batch_size", "epochs", "patience"):
+            _at_least(field, getattr(self, field), 1)
+        for field in ("alpha", "alpha_proteins", "lr", "weight_decay"):
+            _at_least(field, getattr(self, field), 0)
+        if not 0.0 <= self.dropout < 1.0:
+            raise UserError(f"dropout must be in [0, 1), not {self.dropout}")
+
+    def alpha_on(self, dataset: str) -> float:
+        """α for a data set."""
+        return self.alpha_proteins if dataset == "PROTEINS" else self.alpha
+
+    def but(self, **changes: Any) -> "Recipe":
+        """This recipe with some settings changed; None leaves a setting as it is."""
+        known = {field.name for field in fields(self)}
+        for name in changes:
+            if name not in known:
+                raise unknown("setting", name, known)
+        changes = {name: value for name, value in changes.items() if value is not None}
+        if "alpha" in changes:  # a user's α holds on every data set
+            changes.setdefault("alpha_proteins", changes["alpha"])
+        return replace(self, **changes)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name."""
+        return asdict(self)
+
+
+def _one_of(kind: str, value: str, known: Any) -> None:
+    if value not in known:
+        raise unknown(kind, value, known)
+
+
+def _at_least(name: str, value: float, least: int) -> None:
+    if not (math.isfinite(value) and value >= least):
+        raise UserError(f"{name} must be at least {least}, not {value}")
+
+
+PAPER = Recipe()
+
+RELEASED = Recipe(
+    name="released",
+    form="released",
+    conv="sage",
+    alpha_proteins=0.001,
+    dropout_epochs=1,
+    weight_decay=0.001,
+    shuffle=False,
+    vocabulary="all",
+)
+
+RECIPES = {recipe.name: recipe for recipe in (PAPER, RELEASED)}
+
+
+def recipe_named(recipe: str | Recipe) -> Recipe:
+    """The recipe of that name; a recipe is itself."""
+    if isinstance(recipe, Recipe):
+        return recipe
+    if recipe not in RECIPES:
+        raise unknown("recipe", recipe, RECIPES)
+    return RECIPES[recipe]

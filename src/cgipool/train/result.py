@@ -1,0 +1,62 @@
+"""What a run gave."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Result:
+    """The test results of all splits. Accuracies are shares between 0 and 1."""
+
+    dataset: str
+    method: str
+    recipe: str
+    seed: int
+    seconds: float
+    """Wall time of this call; a resumed run counts what the last call did."""
+    rows: list[dict[str, Any]]
+    """Per split: split, epochs, best_epoch, val_loss, test (metrics by name), parameters, epoch_seconds, seconds."""
+
+    @property
+    def test_accuracy(self) -> list[float]:
+        """One per split."""
+        return self.column("accuracy")
+
+    def column(self, metric: str) -> list[Any]:
+        """One value of a test metric per split: accuracy, balanced_accuracy, mcc, roc_auc or pr_auc."""
+        return [row["test"][metric] for row in self.rows]
+
+    def summary(self, metric: str) -> tuple[float | None, float | None, float | None]:
+        """Mean, standard deviation and standard error over splits; the latter two need two splits."""
+        values = [value for value in self.column(metric) if value is not None]
+        if not values:
+            return None, None, None
+        mean = float(np.mean(values))
+        if len(values) < 2:
+            return mean, None, None
+        deviation = float(np.std(values, ddof=1))
+        return mean, deviation, deviation / math.sqrt(len(values))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values: the figures of `cgipool train --json`."""
+        plain: dict[str, Any] = {
+            "dataset": self.dataset,
+            "method": self.method,
+            "recipe": self.recipe,
+            "seed": self.seed,
+            "splits": len(self.rows),
+        }
+        for metric in self.rows[0]["test"]:
+            mean, deviation, error = self.summary(metric)
+            plain[f"test_{metric}"] = self.column(metric)
+            plain |= {f"test_{metric}_mean": mean, f"test_{metric}_sd": deviation, f"test_{metric}_se": error}
+        return plain | {
+            "epochs": [row["epochs"] for row in self.rows],
+            "best_epoch": [row["best_epoch"] for row in self.rows],
+            "parameters": self.rows[0]["parameters"],
+            "epoch_seconds": float(np.median([row["epoch_seconds"] for row in self.rows])),
+            "seconds": self.seconds,
+        }

@@ -1,0 +1,200 @@
+"""A run: one method on one data set over S splits, in a folder that can be resumed.
+
+    DIR/run.json       all that determines the result: data, method, recipe, seed, versions
+    DIR/splits.json    the splits
+    DIR/split-000/     metrics.jsonl, weights.safetensors, probabilities.npy, result.json (and, while it runs, a checkpoint)
+    DIR/result.json    the whole result
+"""
+
+import contextlib
+import hashlib
+import multiprocessing
+import platform
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from cgipool.data.graphs import GraphSet
+from cgipool.data.sources import load_dataset
+from cgipool.data.splits import Split, random_splits, write_splits
+from cgipool.errors import UserError
+from cgipool.files import read_json, write_json
+from cgipool.pool import method_named
+from cgipool.train.recipe import Recipe, recipe_named
+from cgipool.train.result import Result
+from cgipool.train.split import Progress, Task, Tell, train_split
+from cgipool.version import __version__
+
+
+def train(
+    data: GraphSet | str | Path,
+    *,
+    method: str = "cgi",
+    recipe: str | Recipe = "paper",
+    splits: int | Sequence[Split] = 1,
+    first: int = 0,
+    split_kind: str = "random",
+    seed: int = 0,
+    device: str = "cpu",
+    jobs: int = 1,
+    out: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    tell: Tell = lambda progress: None,
+    **settings: Any,
+) -> Result:
+    """Train a method on random splits of a data set (a GraphSet, a name or a path) and test each split once.
+
+    `splits` is how many random splits to draw, beginning with number `first`, or the splits themselves. `settings` change
+    single settings of the recipe (ratio=0.5, epochs=20, …). With `out` the run is kept in that folder. `jobs` trains so
+    many splits at a time, each in a process with one thread. `tell` is called with a `Progress` after each epoch.
+    """
+    method_named(method)
+    chosen = recipe_named(recipe).but(**settings)
+    check_device(device)
+    if jobs < 1:
+        raise UserError(f"jobs must be at least 1, not {jobs}")
+    graphs = data if isinstance(data, GraphSet) else load_dataset(data)
+    if isinstance(splits, int):
+        if splits < 1:
+            raise UserError(f"splits must be at least 1, not {splits}")
+        splits = random_splits(graphs, seed=seed, indices=range(first, first + splits), kind=split_kind)
+    with _folder(out) as folder:
+        _prepare(folder, _identity(graphs, method, chosen, seed, splits), splits, resume, overwrite)
+        tasks = [Task(method, chosen, split, seed, device, split_folder(folder, split.index)) for split in splits]
+        began = time.perf_counter()
+        waiting = [task for task in tasks if not (task.folder / "result.json").exists()]
+        _train_all(waiting, graphs, min(jobs, len(waiting)), tell)
+        rows = [read_json(task.folder / "result.json") for task in tasks]
+        result = Result(graphs.name, method, chosen.name, seed, time.perf_counter() - began, rows)
+        write_json(folder / "result.json", result.to_json())
+        return result
+
+
+def split_folder(folder: Path, index: int) -> Path:
+    """Where a run keeps the files of one split."""
+    return folder / f"split-{index:03d}"
+
+
+def check_device(device: str) -> None:
+    """An error unless torch can compute there."""
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, ValueError) as error:
+        raise UserError(f"device {device!r} cannot be used: {str(error).splitlines()[0]}") from None
+
+
+@contextlib.contextmanager
+def _folder(out: str | Path | None) -> Iterator[Path]:
+    """The run's folder; without a name a temporary one."""
+    if out is not None:
+        yield Path(out)
+        return
+    with tempfile.TemporaryDirectory(prefix="cgipool-") as name:
+        yield Path(name)
+
+
+def _identity(graphs: GraphSet, method: str, recipe: Recipe, seed: int, splits: Sequence[Split]) -> dict[str, Any]:
+    """All that determines the result, and what it was made with."""
+    content = hashlib.sha256()
+    for array in (graphs.node_ptr, graphs.edge_ptr, graphs.edge_disp, graphs.y, graphs.category, graphs.attributes):
+        if array is not None:
+            content.update(np.ascontiguousarray(array))
+    drawn = hashlib.sha256()
+    for split in splits:
+        for side in (split.train, split.val, split.test):
+            drawn.update(np.ascontiguousarray(side))
+    return {
+        "dataset": graphs.name,
+        "graphs": graphs.n_graphs,
+        "content": content.hexdigest(),
+        "method": method,
+        "recipe": recipe.to_json(),
+        "seed": seed,
+        "splits": [split.index for split in splits],
+        "splits_content": drawn.hexdigest(),
+        "made_with": {"cgipool": __version__, "torch": torch.__version__, "python": platform.python_version()},
+    }
+
+
+def _prepare(folder: Path, identity: dict, splits: Sequence[Split], resume: bool, overwrite: bool) -> None:
+    """Make the folder ready for this run, or refuse: it holds another, or this one and nobody said `resume`."""
+    known = folder / "run.json"
+    if known.exists() and overwrite:
+        for part in ("run.json", "splits.json", "result.json"):
+            (folder / part).unlink(missing_ok=True)
+        for old in folder.glob("split-*"):
+            shutil.rmtree(old)
+    elif known.exists() and resume:
+        before = read_json(known)
+        differs = [name for name in identity if name != "made_with" and before.get(name) != identity[name]]
+        if differs:
+            raise UserError(f"{folder} holds a run with another {_named(differs, before, identity)}; not resumed")
+        return
+    elif known.exists():
+        raise UserError(f"{folder} holds a run already; resume it (--resume) or replace it (--overwrite)")
+    elif folder.exists() and any(folder.iterdir()):
+        raise UserError(f"{folder} is not empty and holds no run; choose another folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make {folder}: {error.strerror or error}") from error
+    write_splits(folder / "splits.json", splits)
+    write_json(known, identity)
+
+
+def _named(differs: list[str], before: dict, now: dict) -> str:
+    """The first difference in words."""
+    name = differs[0]
+    if name == "recipe":
+        settings = [key for key in now["recipe"] if before["recipe"].get(key) != now["recipe"][key]]
+        return f"{settings[0]} ({before['recipe'].get(settings[0])} then, {now['recipe'][settings[0]]} now)"
+    plain = {"content": "data set content", "splits_content": "division into splits"}.get(name, name)
+    return plain if plain != name else f"{name} ({before.get(name)} then, {now[name]} now)"
+
+
+def _train_all(tasks: list[Task], graphs: GraphSet, jobs: int, tell: Tell) -> None:
+    if jobs <= 1:
+        for task in tasks:
+            train_split(task, graphs, tell)
+        return
+    context = multiprocessing.get_context("spawn")
+    messages = context.Queue()
+
+    def listen() -> None:
+        while (message := messages.get()) is not None:
+            tell(message)
+
+    listener = threading.Thread(target=listen, daemon=True)
+    listener.start()
+    try:
+        with tempfile.TemporaryDirectory(prefix="cgipool-") as shared:
+            graphs.save(Path(shared, "graphs"))
+            arguments = (Path(shared, "graphs"), messages)
+            with ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=arguments) as pool:
+                for done in [pool.submit(_train_in_worker, task) for task in tasks]:
+                    done.result()
+    finally:
+        messages.put(None)
+        listener.join()
+
+
+_worker: dict[str, Any] = {}
+"""What a worker process was started with: its data set, mapped from disk, and the queue of its messages."""
+
+
+def _start_worker(folder: Path, messages: "multiprocessing.Queue[Progress | None]") -> None:
+    torch.set_num_threads(1)
+    _worker.update(graphs=GraphSet.load(folder, mmap=True), tell=messages.put)
+
+
+def _train_in_worker(task: Task) -> None:
+    train_split(task, _worker["graphs"], _worker["tell"])

@@ -1,0 +1,255 @@
+"""Training on one split: pure in (data, method, recipe, split, seed), so it does not know what runs beside it."""
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cgipool.data.batch import Batch, Batcher
+from cgipool.data.features import Encoder
+from cgipool.data.graphs import GraphSet
+from cgipool.data.splits import Split
+from cgipool.errors import UserError
+from cgipool.files import write_atomically, write_json
+from cgipool.layers import InputSize
+from cgipool.network import Network
+from cgipool.ops.draws import key_of, shuffled
+from cgipool.pool import method_named
+from cgipool.train.checkpoint import State, copy_of, load_state, save_state, save_tensors
+from cgipool.train.evaluate import Evaluation, chunks, evaluate
+from cgipool.train.metrics import report
+from cgipool.train.objective import class_weights, classification_loss, objective
+from cgipool.train.recipe import Recipe
+
+INIT, ORDER, STEP, EVALUATION = range(4)
+"""What a key of random draws is for."""
+
+SAVE_SECONDS = 2.0
+"""A checkpoint is written at most this often, so that short epochs are not spent on writing."""
+
+
+class Diverged(UserError):
+    """The loss became NaN or infinite."""
+
+
+class Progress(NamedTuple):
+    """What is told after every epoch, and once more when a split is done."""
+
+    split: int
+    epoch: int
+    val_loss: float
+    val_accuracy: float
+    best_epoch: int
+    done: bool = False
+
+
+Tell = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One split to train, and where its files go."""
+
+    method: str
+    recipe: Recipe
+    split: Split
+    seed: int
+    device: str
+    folder: Path
+
+    def key(self, purpose: int, *more: int) -> int:
+        """The key of this split's draws for a purpose; it depends on the seed and the split's number alone."""
+        return key_of(self.seed, self.split.index, purpose, *more)
+
+
+def build_network(task: Task, graphs: GraphSet, encoder: Encoder) -> Network:
+    """The network with its initial weights, which depend on (seed, split) alone."""
+    recipe = task.recipe
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(task.key(INIT))
+        network = Network(
+            InputSize(encoder.columns, encoder.n_floats, encoder.others),
+            graphs.n_classes,
+            method=task.method,
+            form=recipe.form,
+            conv=recipe.conv,
+            width=recipe.width,
+            levels=recipe.levels,
+            ratio=recipe.ratio,
+            dropout=recipe.dropout,
+            mi=recipe.mi,
+        )
+    return network.to(task.device)
+
+
+def epoch_ids(task: Task, epoch: int) -> Iterator[np.ndarray]:
+    """The graph ids of each step of an epoch. Without shuffling there still is one random order, kept for all epochs:
+    the archives are sorted by class."""
+    order = shuffled(task.key(ORDER, epoch if task.recipe.shuffle else 0), len(task.split.train)).numpy()
+    ids, size = task.split.train[order], task.recipe.batch_size
+    for start in range(0, len(ids), size):
+        yield ids[start : start + size]
+
+
+class Training:
+    """The loop over epochs of one split."""
+
+    def __init__(self, task: Task, graphs: GraphSet) -> None:
+        self.task, self.recipe = task, task.recipe
+        encoder = Encoder.fit(
+            graphs,
+            task.split.train,
+            source=self.recipe.features,
+            vocabulary=self.recipe.vocabulary,
+            attributes=self.recipe.attributes,
+        )
+        self.batcher = Batcher(graphs, encoder.encode(graphs), task.device)
+        network = build_network(task, graphs, encoder)
+        optimizer = torch.optim.Adam(
+            network.parameters(), lr=self.recipe.lr, weight_decay=self.recipe.weight_decay, fused=True
+        )
+        self.state = State(network, optimizer, copy_of(network))
+        own_loss = method_named(task.method).own_loss
+        self.own_weight = self.recipe.alpha_on(graphs.name) if own_loss is None else own_loss
+        weights = class_weights(graphs.y[task.split.train], graphs.n_classes, self.recipe.class_weight)
+        self.class_weight = weights.to(task.device)
+        self.val = list(chunks(self.batcher, task.split.val, task.key(EVALUATION)))
+        self.val_y = torch.from_numpy(graphs.y[task.split.val]).to(task.device)
+
+    def batches(self, epoch: int) -> Iterator[Batch]:
+        """The training batches of an epoch."""
+        for step, ids in enumerate(epoch_ids(self.task, epoch)):
+            yield self.batcher.batch(ids, self.task.key(STEP, epoch, step))
+
+    def train_epoch(self) -> float:
+        """One pass over the training graphs; the mean loss over graphs."""
+        network, optimizer = self.state.network, self.state.optimizer
+        epoch = self.state.epoch + 1
+        quiet = self.recipe.dropout_epochs is not None and epoch > self.recipe.dropout_epochs
+        network.dropout = 0.0 if quiet else self.recipe.dropout
+        network.train()
+        total: Tensor | float = 0.0
+        for batch in self.batches(epoch):
+            loss = objective(network(batch), batch, self.class_weight, self.own_weight)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            optimizer.step()
+            total = total + loss.detach() * len(batch.y)
+        self.state.epoch = epoch
+        return float(total) / len(self.task.split.train)
+
+    def validate(self) -> tuple[float, float, Evaluation]:
+        """Cross-entropy (which early stopping watches) and accuracy on the validation graphs, and the whole answer."""
+        answer = evaluate(self.state.network, self.val)
+        loss = classification_loss(answer.logits, self.val_y, self.class_weight[self.val_y])
+        accuracy = (answer.logits.argmax(1) == self.val_y).float().mean()
+        return float(loss), float(accuracy), answer
+
+    def run(self, tell: Tell, log: "Log") -> None:
+        """Epochs until patience or the cap ends them."""
+        state, checkpoint = self.state, self.task.folder / "checkpoint.safetensors"
+        saved = time.monotonic()
+        while state.epoch < self.recipe.epochs and state.epoch - state.best_epoch < self.recipe.patience:
+            start = time.perf_counter()
+            train_loss = self.train_epoch()
+            seconds = time.perf_counter() - start
+            val_loss, val_accuracy, answer = self.validate()
+            if not (math.isfinite(train_loss) and math.isfinite(val_loss)):
+                self._give_up(state)
+            state.note(val_loss)
+            row = {"epoch": state.epoch, "train_loss": train_loss, "val_loss": val_loss, "val_accuracy": val_accuracy}
+            log.append(row | {"seconds": seconds} | answer.metrics)
+            if time.monotonic() - saved >= SAVE_SECONDS:
+                save_state(checkpoint, state)
+                saved = time.monotonic()
+            tell(Progress(self.task.split.index, state.epoch, val_loss, val_accuracy, state.best_epoch))
+
+    def _give_up(self, state: State) -> None:
+        weights = self.task.folder / "weights.safetensors"
+        save_tensors(weights, state.best, {"epoch": str(state.best_epoch)})
+        raise Diverged(
+            f"split {self.task.split.index}: the loss became NaN or infinite in epoch {state.epoch}; "
+            f"the weights of epoch {state.best_epoch} are kept in {weights}"
+        )
+
+    def test(self) -> tuple[dict[str, Any], np.ndarray]:
+        """Restore the best weights and read the test graphs, once: metrics and probabilities [n, classes]."""
+        self.state.network.load_state_dict(self.state.best)
+        ids = self.task.split.test
+        answer = evaluate(self.state.network, chunks(self.batcher, ids, self.task.key(EVALUATION)))
+        p = torch.softmax(answer.logits.double(), 1).cpu().numpy()
+        return report(self.batcher.graphs.y[ids], p), p
+
+
+class Log:
+    """metrics.jsonl: one line per epoch."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def cut_back_to(self, epoch: int) -> None:
+        """Drop what was written after that epoch, and a last line that was never finished."""
+        rows = [line for line in self._lines() if json.loads(line)["epoch"] <= epoch]
+        write_atomically(self.path, lambda temporary: temporary.write_text("".join(rows), encoding="utf-8") and None)
+
+    def append(self, row: dict[str, Any]) -> None:
+        """Add one line."""
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+        except OSError as error:
+            raise UserError(f"cannot write {self.path}: {error.strerror or error}") from error
+
+    def column(self, name: str) -> list[float]:
+        """One value per epoch."""
+        return [json.loads(line)[name] for line in self._lines()]
+
+    def _lines(self) -> list[str]:
+        if not self.path.exists():
+            return []
+        return [line for line in self.path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]
+
+
+def train_split(task: Task, graphs: GraphSet, tell: Tell) -> None:
+    """Train one split to the end, or go on from its checkpoint; the folder then holds weights, metrics and result."""
+    task.folder.mkdir(parents=True, exist_ok=True)
+    began = time.perf_counter()
+    training, log = Training(task, graphs), Log(task.folder / "metrics.jsonl")
+    checkpoint = task.folder / "checkpoint.safetensors"
+    if checkpoint.exists():
+        load_state(checkpoint, training.state)
+    log.cut_back_to(training.state.epoch)
+    training.run(tell, log)
+
+    state = training.state
+    metrics, probabilities = training.test()
+    save_tensors(task.folder / "weights.safetensors", state.best, {"epoch": str(state.best_epoch)})
+    write_atomically(task.folder / "probabilities.npy", lambda path: _save_array(path, probabilities))
+    result = {
+        "split": task.split.index,
+        "epochs": state.epoch,
+        "best_epoch": state.best_epoch,
+        "val_loss": state.best_loss,
+        "test": metrics,
+        "parameters": sum(p.numel() for p in state.network.parameters()),
+        "epoch_seconds": float(np.median(log.column("seconds"))),
+        "seconds": time.perf_counter() - began,
+    }
+    write_json(task.folder / "result.json", result)
+    checkpoint.unlink(missing_ok=True)
+    tell(Progress(task.split.index, state.epoch, state.best_loss, math.nan, state.best_epoch, done=True))
+
+
+def _save_array(path: Path, values: np.ndarray) -> None:
+    with path.open("wb") as file:
+        np.save(file, values)
+        file.flush()
+        os.fsync(file.fileno())

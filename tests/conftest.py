@@ -1,0 +1,32 @@
+"""Fixtures that several test folders share: where the data sets are, and a cache of the test's own."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def tu_archive() -> Callable[[str], Path]:
+    """NAME → the archive of the public TU data set; skips the test where it is not at hand."""
+    folder = Path(os.environ.get("CGIPOOL_DATA") or REPOSITORY.parent / "shared" / "data" / "tu")
+
+    def find(name: str) -> Path:
+        path = folder / f"{name}.zip"
+        if not path.is_file():
+            pytest.skip(f"needs {name}.zip in {folder}; set CGIPOOL_DATA to the folder that holds it")
+        return path
+
+    return find
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache folder, and no data folder, for this test alone."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("CGIPOOL_CACHE", str(folder))
+    monkeypatch.delenv("CGIPOOL_DATA", raising=False)
+    return folder

@@ -1,0 +1,174 @@
+"""PyG and networkx: round trips without loss, objects made elsewhere, and faults with the graph's number."""
+
+import dataclasses
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from random_sets import assert_equal, graph_sets
+from torch_geometric.data import Data
+
+from cgipool.data import GraphSet
+from cgipool.errors import UserError
+
+EDGE = torch.tensor([[0, 1], [1, 0]])
+
+
+def names_of(graphs: GraphSet) -> dict:
+    return {
+        "class_names": graphs.class_names,
+        "category_names": graphs.category_names,
+        "edge_category_names": graphs.edge_category_names,
+    }
+
+
+@settings(deadline=None)
+@given(graph_sets())
+def test_pyg_and_back(graphs: GraphSet) -> None:
+    assert_equal(GraphSet.from_pyg(graphs.to_pyg(), "random", **names_of(graphs)), graphs)
+
+
+@settings(deadline=None)
+@given(graph_sets())
+def test_networkx_and_back(graphs: GraphSet) -> None:
+    # networkx has no place for the columns of a set without nodes or edges.
+    nodes = ("category", "category_names", "attributes", "node_truth") if graphs.n_nodes == 0 else ()
+    edges = ("edge_category", "edge_category_names", "edge_weight", "edge_attributes") if graphs.n_edges == 0 else ()
+    back = GraphSet.from_networkx(graphs.to_networkx(), "random", **names_of(graphs))
+    assert_equal(back, graphs, ignore=nodes + edges)
+
+
+def test_pyg_objects_do_not_share_memory_with_the_set() -> None:
+    graphs = GraphSet.from_pyg([Data(edge_index=EDGE, x=torch.ones(2, 1), y=torch.tensor(0))], "g")
+    graphs.to_pyg()[0].attributes.zero_()
+    assert graphs.attributes is not None
+    assert graphs.attributes.tolist() == [[1], [1]]
+
+
+def test_pyg_keys_of_other_makers() -> None:
+    graphs = GraphSet.from_pyg(
+        [
+            Data(edge_index=EDGE, x=torch.tensor([5, 7]), edge_attr=torch.tensor([4, 4]), y=torch.tensor([3])),
+            Data(x=torch.tensor([7]), y=torch.tensor(-1)),
+        ],
+        "g",
+    )
+    assert graphs.sizes.tolist() == [2, 1]
+    assert (graphs.class_names, graphs.y.tolist()) == (("-1", "3"), [1, 0])
+    assert graphs.category_names == (("5", "7"),)
+    assert graphs.category is not None
+    assert graphs.category.tolist() == [[0], [1], [1]]
+    assert graphs.edge_category_names == (("4",),)
+    floats = GraphSet.from_pyg([Data(edge_index=EDGE, x=torch.eye(2), edge_attr=torch.rand(2), y=0)], "g")
+    assert floats.attributes is not None
+    assert floats.attributes.tolist() == [[1, 0], [0, 1]]
+    assert floats.edge_attributes is not None
+    assert floats.edge_attributes.shape == (2, 1)
+
+
+def test_what_pyg_loses_is_counted() -> None:
+    loops = torch.tensor([[0, 0, 0, 1], [0, 1, 1, 2]])
+    graphs = GraphSet.from_pyg([Data(edge_index=loops, num_nodes=4, y=torch.tensor(0))], "g")
+    assert graphs.dropped == {"self-loops": 1, "repeated edges": 1, "one-way edges completed": 2}
+    assert graphs.degree.tolist() == [1, 2, 1, 0]
+
+
+GOOD = Data(edge_index=EDGE, x=torch.ones(2, 3), y=torch.tensor([0]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"y": None}, "graph 1 has no y"),
+        ({"y": torch.tensor([0, 1])}, "graph 1: y must be one whole number, the class; it is int64 of 2 entries"),
+        ({"y": torch.tensor([0.5])}, "graph 1: y must be one whole number, the class; it is float32 of 1 entries"),
+        ({"y": "first"}, "graph 1: y is not an array of numbers with one or two dimensions"),
+        ({"x": None, "num_nodes": 2}, "graphs 0 and 1 differ: 3 and 0 columns of attributes"),
+        ({"x": torch.ones(2, 2)}, "graphs 0 and 1 differ: 3 and 2 columns of attributes"),
+        ({"x": torch.ones(2, 3, 1)}, "graph 1: x is not an array of numbers with one or two dimensions"),
+        ({"attributes": torch.ones(2, 1)}, "graph 1: 'x' and another key both hold attributes"),
+        ({"edge_weight": torch.ones(2)}, "graphs 0 and 1 differ: 0 and 1 columns of edge_weight"),
+        ({"num_nodes": 3}, "graph 1: attributes has 2 rows where 3 are due"),
+        ({"x": None}, "graph 1: neither num_nodes nor a node column says how many nodes it has"),
+        ({"edge_index": EDGE + 1}, "graph 1: edge_index goes from 1 to 2; it has 2 nodes"),
+        ({"edge_index": EDGE.float()}, "graph 1: edge_index must be whole numbers of shape [2, E]"),
+        (
+            {"edge_index": EDGE[:1]},
+            "graph 1: edge_index must be whole numbers of shape [2, E]",
+        ),
+        ({"x": torch.full((2, 3), torch.nan)}, "g: column 0 of attributes holds 2 values that are NaN or infinite"),
+    ],
+)
+def test_pyg_fault_has_the_graph(changes: dict, message: str) -> None:
+    bad = GOOD.clone()
+    for key, value in changes.items():
+        bad[key] = value
+    with pytest.raises(UserError) as caught:
+        GraphSet.from_pyg([GOOD, bad], "g")
+    assert str(caught.value) == message
+
+
+def test_networkx_graphs_of_other_makers() -> None:
+    path = nx.path_graph(["c", "a", "b"], create_using=nx.Graph)
+    path.graph["y"] = 10
+    path.add_edge("a", "a")
+    arrows = nx.MultiDiGraph([(0, 1), (0, 1)], y=9)
+    graphs = GraphSet.from_networkx([path, arrows], "g")
+    assert (graphs.class_names, graphs.y.tolist()) == (("9", "10"), [1, 0])
+    assert graphs.degree.tolist() == [1, 2, 1, 1, 1]
+    assert graphs.dropped == {"self-loops": 1, "repeated edges": 1, "one-way edges completed": 1}
+
+
+def labelled(**node: object) -> nx.Graph:
+    graph = nx.Graph(y=0)
+    graph.add_node(0, **node)
+    graph.add_node(1, **node)
+    graph.add_edge(0, 1)
+    return graph
+
+
+def test_networkx_keys() -> None:
+    graph = labelled(category="C", attributes=[1, 2], truth=True)
+    graph.edges[0, 1]["weight"] = 2.5
+    graphs = GraphSet.from_networkx([graph], "g")
+    assert graphs.category_names == (("C",),)
+    assert graphs.attributes is not None
+    assert graphs.attributes.tolist() == [[1, 2], [1, 2]]
+    assert graphs.edge_weight is not None
+    assert graphs.edge_weight.tolist() == [2.5, 2.5]
+    (back,) = graphs.to_networkx()
+    assert not back.is_directed()
+    assert back.nodes[1] == {"category": ["C"], "attributes": [1, 2], "truth": True}
+    one_way = dataclasses.replace(graphs, edge_weight=np.array([1, 2], dtype=np.float32))
+    assert one_way.to_networkx()[0].edges[1, 0]["weight"] == 2
+
+
+@pytest.mark.parametrize(
+    ("graph", "message"),
+    [
+        (nx.Graph(), "graph 1: graph.graph['y'] must be the class, a whole number or a string, not None"),
+        (nx.Graph(y=0.5), "graph 1: graph.graph['y'] must be the class, a whole number or a string, not 0.5"),
+        (nx.Graph(y=[0, 1]), "graph 1: graph.graph['y'] must be the class, a whole number or a string, not [0, 1]"),
+        (labelled(category=["C", "O"]), "graphs 0 and 1 differ: 1 and 2 columns of category"),
+        (labelled(), "graphs 0 and 1 differ: 1 and 0 columns of category"),
+        (labelled(category="C", attributes="high"), "graph 1: 'attributes' is not the same number of float32 values"),
+    ],
+)
+def test_networkx_fault_has_the_graph(graph: nx.Graph, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        GraphSet.from_networkx([labelled(category="C"), graph], "g")
+    assert str(caught.value).startswith(message)
+
+
+def test_networkx_column_on_some_nodes_only() -> None:
+    graph = labelled(category="C")
+    graph.add_node(2)
+    with pytest.raises(UserError, match="graph 0: 'category' is on 2 of 3 nodes or edges; all or none is due"):
+        GraphSet.from_networkx([graph], "g")
+
+
+def test_networkx_name_that_is_not_given() -> None:
+    with pytest.raises(UserError, match="category 'C' is not among the names given: N, O"):
+        GraphSet.from_networkx([labelled(category="C")], "g", category_names=(("N", "O"),))

@@ -1,0 +1,123 @@
+"""The encoder: columns, the home of unseen values, standardised attributes, and JSON."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from random_sets import graph_sets
+
+from cgipool.data import Encoder, GraphSet, read_tu
+from cgipool.errors import UserError
+
+RELEASED_DEGREES = [*range(1, 41), *range(42, 52), 53, 56, 58, 59, 62, 67, 76, 77, 88]
+"""The degree that each of the 59 input columns of the authors' IMDB-MULTI weights stands for."""
+
+
+@pytest.fixture
+def molecules() -> GraphSet:
+    """C-O, N alone, C-C; a second label column; two attributes, the second constant."""
+    plain = GraphSet.from_edges("molecules", [2, 1, 2], [0, 3], [1, 4], [0, 1, 0])
+    return dataclasses.replace(
+        plain,
+        category=np.array([[0, 0], [2, 0], [1, 1], [0, 0], [0, 1]], dtype=np.int32),
+        category_names=(("C", "N", "O"), ("0", "1")),
+        attributes=np.array([[1, 7], [3, 7], [100, 7], [1, 7], [3, 7]], dtype=np.float32),
+    )
+
+
+def test_unseen_goes_to_other(molecules: GraphSet) -> None:
+    inputs = Encoder.fit(molecules, np.array([0, 2])).encode(molecules)
+    assert inputs.columns == 3 + 1 + 2 + 1
+    assert inputs.category.dtype == np.int32
+    assert inputs.category.tolist() == [[0, 4], [2, 4], [3, 5], [0, 4], [0, 5]]
+    assert inputs.floats is None
+
+
+def test_all_has_no_other(molecules: GraphSet) -> None:
+    encoder = Encoder.fit(molecules, np.array([0]), vocabulary="all")
+    inputs = encoder.encode(molecules)
+    assert inputs.columns == encoder.columns == 3 + 2
+    assert inputs.category.tolist() == [[0, 3], [2, 3], [1, 4], [0, 3], [0, 4]]
+
+
+def test_columns_do_not_depend_on_the_split(molecules: GraphSet) -> None:
+    assert {Encoder.fit(molecules, np.array([i])).columns for i in range(3)} == {7}
+
+
+def test_degree_source(molecules: GraphSet) -> None:
+    encoder = Encoder.fit(molecules, np.array([0]), source="degree")
+    assert encoder.values == (("0", "1"),)
+    assert encoder.encode(molecules).category[:, 0].tolist() == [1, 1, 2, 1, 1]
+    assert Encoder.fit(dataclasses.replace(molecules, category=None, category_names=())).source == "degree"
+    assert Encoder.fit(molecules).source == "label"
+
+
+def test_new_data(molecules: GraphSet) -> None:
+    new = dataclasses.replace(molecules, category_names=(("S", "C", "N"), ("0", "1")))
+    train = Encoder.fit(molecules).encode(new)
+    assert train.category[:, 0].tolist() == [3, 1, 0, 3, 3]
+    message = r"molecules: node label \(column 0\) S is not in the vocabulary, which has no 'other' column"
+    with pytest.raises(UserError, match=message):
+        Encoder.fit(molecules, vocabulary="all").encode(new)
+    unused = dataclasses.replace(molecules, category_names=(("C", "N", "O", "S"), ("0", "1")))
+    assert Encoder.fit(molecules, vocabulary="all").encode(unused).columns == 5
+    star = GraphSet.from_edges("star", [4], [0, 0, 0], [1, 2, 3], [0])
+    with pytest.raises(UserError, match="star: degree 3 is not in the vocabulary"):
+        Encoder.fit(molecules, source="degree", vocabulary="all").encode(star)
+
+
+def test_attributes_by_the_training_nodes(molecules: GraphSet) -> None:
+    encoder = Encoder.fit(molecules, np.array([0, 2]), attributes=True)
+    assert encoder.n_floats == 2
+    assert encoder.scale == (1.0, 1.0)
+    floats = encoder.encode(molecules).floats
+    assert floats is not None
+    assert floats.dtype == np.float32
+    assert floats.tolist() == [[-1, 0], [1, 0], [98, 0], [-1, 0], [1, 0]]
+
+
+@given(graph_sets())
+def test_json_and_back(graphs: GraphSet) -> None:
+    attributes = graphs.attributes is not None and graphs.n_nodes > 0
+    encoder = Encoder.fit(graphs, attributes=attributes)
+    again = Encoder.from_json(json.loads(json.dumps(encoder.to_json())))
+    assert again == encoder
+    np.testing.assert_array_equal(again.encode(graphs).category, encoder.encode(graphs).category)
+
+
+def test_refuses(molecules: GraphSet) -> None:
+    bare = dataclasses.replace(molecules, category=None, category_names=(), attributes=None)
+    for make, message in (
+        (lambda: Encoder.fit(molecules, source="labels"), "unknown feature source 'labels'; did you mean 'label'?"),
+        (lambda: Encoder.fit(molecules, vocabulary="some"), "unknown vocabulary 'some'"),
+        (lambda: Encoder.fit(bare, source="label"), "molecules has no node labels; use source 'degree'"),
+        (lambda: Encoder.fit(bare, attributes=True), "molecules has no node attributes"),
+        (lambda: Encoder.fit(molecules).encode(bare), "molecules has no node labels"),
+        (
+            lambda: Encoder.fit(molecules, source="degree", attributes=True).encode(bare),
+            "molecules: 0 attribute columns where 2 were fitted",
+        ),
+        (lambda: Encoder.fit(molecules, np.array([], dtype=np.int64), attributes=True), "no training nodes"),
+        (lambda: Encoder.from_json({}), "not a saved encoder: KeyError('source')"),
+    ):
+        with pytest.raises(UserError) as caught:
+            make()
+        assert message in str(caught.value)
+    one_column = dataclasses.replace(
+        molecules, category=molecules.category[:, :1], category_names=molecules.category_names[:1]
+    )
+    with pytest.raises(UserError, match="1 node label columns where 2 were fitted"):
+        Encoder.fit(molecules).encode(one_column)
+
+
+def test_degrees_of_the_released_weights(tu_archive: Callable[[str], Path]) -> None:
+    graphs = read_tu(tu_archive("IMDB-MULTI"))
+    encoder = Encoder.fit(graphs, source="degree", vocabulary="all")
+    assert [int(value) for value in encoder.values[0]] == RELEASED_DEGREES
+    assert encoder.columns == 59
+    column = encoder.encode(graphs).category[:, 0]
+    assert [RELEASED_DEGREES[c] for c in column[:50]] == graphs.degree[:50].tolist()

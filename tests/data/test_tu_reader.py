@@ -1,0 +1,223 @@
+"""The TU reader: every form the format comes in, and every fault with its file and line."""
+
+import struct
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from random_sets import assert_equal, write_tu
+
+from cgipool.data import archive, read_tu
+from cgipool.errors import UserError
+
+
+def zipped(folder: Path, compression: int = zipfile.ZIP_DEFLATED, inside: str = "TOY/") -> Path:
+    target = folder.with_suffix(".zip")
+    with zipfile.ZipFile(target, "w", compression) as bundle:
+        for file in sorted(folder.iterdir()):
+            bundle.write(file, inside + file.name)
+    return target
+
+
+def failure(path: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        read_tu(path)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_two_small_graphs(tmp_path: Path) -> None:
+    graphs = read_tu(write_tu(tmp_path / "toy"))
+    assert (graphs.name, graphs.class_names, graphs.y.tolist()) == ("TOY", ("-1", "1"), [1, 0])
+    assert graphs.sizes.tolist() == [3, 3]
+    assert graphs.degree.tolist() == [2, 2, 2, 1, 1, 0]
+    assert graphs.edge_disp.tolist() == [1, 2, -1, 1, -2, -1, 1, -1]
+    assert graphs.dropped == {}
+
+
+def test_columns_follow_their_edges(tmp_path: Path) -> None:
+    folder = write_tu(
+        tmp_path / "toy",
+        A="3, 1\n1, 3\n1, 2\n2, 1\n2, 2\n1, 2\n5, 4\n",
+        node_labels="7, -1\n7, 10\n0, 9\n7, 9\n7, 9\n0, 9\n",
+        node_attributes="0.5\n1e3\n-2\n0\n0\n0\n",
+        edge_labels="3\n1\n2\n2\n1\n9\n1\n",
+        edge_attributes="0.3, 1\n0.1, 1\n0.2, 1\n0.2, 1\n0, 1\n0.9, 1\n0.7, 1\n",
+    )
+    graphs = read_tu(folder)
+    assert graphs.dropped == {"self-loops": 1, "repeated edges": 1, "one-way edges completed": 1}
+    assert graphs.category_names == (("0", "7"), ("-1", "9", "10"))
+    assert graphs.category is not None
+    assert graphs.category.tolist() == [[1, 0], [1, 2], [0, 1], [1, 1], [1, 1], [0, 1]]
+    assert graphs.attributes is not None
+    assert graphs.attributes.tolist() == [[0.5], [1000], [-2], [0], [0], [0]]
+    assert (graphs.edge_source + graphs.edge_disp).tolist() == [1, 2, 0, 0, 4, 3]
+    assert graphs.edge_category is not None
+    assert [graphs.edge_category_names[0][c] for c in graphs.edge_category[:, 0]] == ["2", "1", "2", "3", "1", "1"]
+    assert graphs.edge_attributes is not None
+    np.testing.assert_allclose(graphs.edge_attributes[:, 0], [0.2, 0.1, 0.2, 0.3, 0.7, 0.7], rtol=1e-6)
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\n\n", "\r\n\r\n"])
+@pytest.mark.parametrize("comma", [",", ", ", " ,  "])
+def test_spelling_does_not_matter(tmp_path: Path, end: str, comma: str) -> None:
+    plain = write_tu(tmp_path / "plain")
+    other = tmp_path / "other"
+    other.mkdir()
+    for file in plain.iterdir():
+        text = file.read_text().replace(", ", comma).replace("\n", end)
+        (other / file.name).write_bytes(text.encode())
+    assert_equal(read_tu(other), read_tu(plain))
+
+
+def test_last_line_without_an_end(tmp_path: Path) -> None:
+    folder = write_tu(tmp_path / "toy", graph_labels="1\n-1", A="1,2\n2,1")
+    assert read_tu(folder).n_edges == 2
+
+
+def test_graphs_without_edges_and_without_nodes(tmp_path: Path) -> None:
+    graphs = read_tu(write_tu(tmp_path / "toy", A="", graph_indicator="1\n3\n", graph_labels="0\n1\n1\n0\n"))
+    assert graphs.sizes.tolist() == [1, 0, 1, 0]
+    assert graphs.n_edges == 0
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+@pytest.mark.parametrize("inside", ["TOY/", "", "deeper/TOY/"])
+def test_archive_equals_folder(tmp_path: Path, compression: int, inside: str) -> None:
+    folder = write_tu(tmp_path / "toy", node_labels="1\n1\n2\n3\n1\n1\n")
+    assert_equal(read_tu(zipped(folder, compression, inside)), read_tu(folder))
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"A": "1, 2\n\n2, x\n"}, "TOY_A.txt, line 3: 'x' is not a whole number"),
+        ({"A": "1, 2\n2, 1.5\n"}, "TOY_A.txt, line 2: '1.5' is not a whole number"),
+        ({"A": "1, 2\n2,\n"}, "TOY_A.txt, line 2: '' is not a whole number"),
+        ({"A": "1, 2\n2\n"}, "TOY_A.txt, line 2: 2 values expected, 1 found"),
+        ({"A": "1, 2, 3\n"}, "TOY_A.txt, line 1: 2 values expected, 3 found"),
+        ({"A": "1, 99999999999\n"}, "TOY_A.txt, line 1: 99999999999 is too large"),
+        (
+            {"A": "1, 2\n2, 1\n\n3, 4\n"},
+            "TOY_A.txt, line 4: an edge between nodes 3 and 4, which are in graphs 1 and 2",
+        ),
+        ({"A": "1, 2\n2, 7\n"}, "TOY_A.txt, line 2: node 7; nodes go from 1 to 6"),
+        ({"A": "1, 2\n0, 1\n"}, "TOY_A.txt, line 2: node 0; nodes go from 1 to 6"),
+        ({"graph_indicator": "1\n1\n2\n1\n2\n2\n"}, "TOY_graph_indicator.txt, line 4: graph 1 comes after graph 2"),
+        ({"graph_indicator": "1\n1\n1\n2\n2\n3\n"}, "TOY_graph_indicator.txt, line 6: graph 3 of 2 labelled graphs"),
+        ({"graph_indicator": "0\n1\n1\n2\n2\n2\n"}, "TOY_graph_indicator.txt, line 1: graph 0 of 2 labelled graphs"),
+        ({"graph_labels": "1\nyes\n"}, "TOY_graph_labels.txt, line 2: 'yes' is not a whole number"),
+        ({"graph_labels": ""}, "the data set is empty, TOY_graph_labels.txt has no line"),
+        ({"node_labels": "1\n1\n1\n1\n1\n"}, "TOY_node_labels.txt ends at line 5: 5 rows for 6 nodes"),
+        ({"node_labels": "1\n1\n\n1\n1\n1\n1\n1\n"}, "TOY_node_labels.txt, line 8: there are only 6 nodes"),
+        ({"node_labels": "1\n1\n1, 2\n1\n1\n1\n"}, "TOY_node_labels.txt, line 3: 1 values expected, 2 found"),
+        ({"node_labels": ""}, "TOY_node_labels.txt ends at line 0: 0 rows for 6 nodes"),
+        ({"edge_labels": "1\n"}, "TOY_edge_labels.txt ends at line 1: 1 rows for 8 edges"),
+        ({"node_attributes": "1\n2\nlow\n4\n5\n6\n"}, "TOY_node_attributes.txt, line 3: 'low' is not a number"),
+        (
+            {"node_attributes": "1, 1\n2, nan\n3, 1\n4, NaN\n5, inf\n6, 1\n"},
+            "column 1 of {path}: TOY_node_attributes.txt holds 3 values that are NaN or infinite",
+        ),
+    ],
+)
+def test_fault_has_file_and_line(tmp_path: Path, parts: dict[str, str], message: str) -> None:
+    folder = write_tu(tmp_path / "toy", **parts)
+    for path in (folder, zipped(folder)):
+        assert message.format(path=path) in failure(path)
+
+
+def test_fault_beyond_the_first_block(tmp_path: Path) -> None:
+    rows = ["1, 2"] * 400_000
+    rows[390_000] = "1; 2"
+    folder = write_tu(tmp_path / "toy", A="\n".join(rows))
+    assert failure(folder) == f"{folder}: TOY_A.txt, line 390001: 2 values expected, 1 found"
+
+
+def test_edge_between_graphs_beyond_the_first_block(tmp_path: Path) -> None:
+    folder = write_tu(tmp_path / "toy", A="1, 2\n" * 300_000 + "4, 1\n")
+    assert "TOY_A.txt, line 300001: an edge between nodes 4 and 1, which are in graphs 2 and 1" in failure(folder)
+
+
+def test_missing_files(tmp_path: Path) -> None:
+    folder = write_tu(tmp_path / "toy")
+    (folder / "TOY_graph_labels.txt").unlink()
+    assert failure(folder) == f"{folder}: TOY_graph_labels.txt is missing"
+    (folder / "TOY_A.txt").unlink()
+    assert failure(folder) == f"{folder}: no NAME_A.txt in it; it is not a TU data set"
+    assert failure(tmp_path / "nowhere.zip") == f"cannot open {tmp_path / 'nowhere.zip'}: No such file or directory"
+
+
+def test_two_sets_in_one_archive(tmp_path: Path) -> None:
+    write_tu(tmp_path / "toy")
+    folder = write_tu(tmp_path / "toy", name="ALSO")
+    assert failure(folder) == f"{folder}: several data sets in it (ALSO, TOY); one is expected"
+
+
+def test_files_that_macos_adds_are_passed_over(tmp_path: Path) -> None:
+    path = zipped(write_tu(tmp_path / "toy"))
+    with zipfile.ZipFile(path, "a") as bundle:
+        bundle.writestr("__MACOSX/TOY/._TOY_A.txt", b"\0\5\x16\7")
+    assert read_tu(path).n_graphs == 2
+
+
+def test_not_a_zip_or_cut_short(tmp_path: Path) -> None:
+    path = zipped(write_tu(tmp_path / "toy"))
+    whole = path.read_bytes()
+    for content in (b"<html>not found</html>", b"", whole[: len(whole) // 2]):
+        path.write_bytes(content)
+        assert failure(path) == f"{path} is not a zip archive, or only part of one"
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA])
+def test_damaged_member_is_named(tmp_path: Path, compression: int) -> None:
+    path = zipped(write_tu(tmp_path / "toy", A="1, 2\n2, 1\n" * 500), compression)
+    with zipfile.ZipFile(path) as bundle:
+        info = bundle.getinfo("TOY/TOY_A.txt")
+    content = bytearray(path.read_bytes())
+    middle = info.header_offset + 30 + len(info.filename) + info.compress_size // 2
+    for i in range(middle, middle + 4):
+        content[i] = ord("1") if compression == zipfile.ZIP_STORED else content[i] ^ 0xFF
+    path.write_bytes(bytes(content))
+    assert f"{path}: TOY_A.txt" in failure(path)
+
+
+def with_declared_size(path: Path, member: str, size: int) -> None:
+    """Change the size that the central directory declares for a member."""
+    content = bytearray(path.read_bytes())
+    at = content.rindex(member.encode()) - 46
+    assert content[at : at + 4] == b"PK\x01\x02"
+    content[at + 24 : at + 28] = struct.pack("<I", size)
+    path.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize(("size", "reason"), [(40, "Bad CRC-32"), (60_000, "bytes shorter than the archive declares")])
+def test_declared_size_must_be_true(tmp_path: Path, size: int, reason: str) -> None:
+    path = zipped(write_tu(tmp_path / "toy", A="1, 2\n2, 1\n" * 500))
+    with_declared_size(path, "TOY/TOY_A.txt", size)
+    message = failure(path)
+    assert message.startswith(f"{path}: TOY_A.txt cannot be read: ")
+    assert reason in message
+
+
+def test_absurd_expansion_is_refused(tmp_path: Path) -> None:
+    path = zipped(write_tu(tmp_path / "toy"))
+    with_declared_size(path, "TOY/TOY_A.txt", archive.LARGE + 1)
+    assert failure(path) == f"{path}: member 'TOY/TOY_A.txt' claims to expand to {archive.LARGE + 1} bytes; refused"
+
+
+@pytest.mark.parametrize("name", ["../TOY_A.txt", "/TOY_A.txt", "a/../../TOY_A.txt", "..\\TOY_A.txt", "C:/TOY_A.txt"])
+def test_member_outside_is_refused(tmp_path: Path, name: str) -> None:
+    path = zipped(write_tu(tmp_path / "toy"))
+    with zipfile.ZipFile(path, "a") as bundle:
+        bundle.writestr(name, "1, 2\n")
+    assert failure(path) == f"{path}: member {name!r} points outside the archive; refused"
+
+
+def test_encrypted_member(tmp_path: Path) -> None:
+    path = zipped(write_tu(tmp_path / "toy"))
+    content = bytearray(path.read_bytes())
+    at = content.rindex(b"TOY/TOY_A.txt") - 46
+    content[at + 8] |= 1
+    path.write_bytes(bytes(content))
+    assert "encrypted" in failure(path)
