@@ -63,15 +63,17 @@ class Network(nn.Module):
         sizes = (2 * width, width, width // 2, classes)
         self.head = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
         self.dropout = dropout
+        self.compact = False
+        """Whether levels drop positions (faster on a CPU) or keep shapes static (for `vmap` and captured steps)."""
 
     def forward(self, batch: Batch, keep: list[Tensor] | None = None) -> Output:
-        """Logits of the batch's graphs. A given `keep` imposes the kept nodes, [C] for each level."""
-        level, x, readout = Level.whole(batch), batch, 0
+        """Logits of the batch's graphs. A given `keep` imposes the kept nodes, for each level [C] over the batch."""
+        level, x, readout = Level.whole(batch, self.compact), batch, 0
         losses, metrics = [], []
         for site, (conv, pool) in enumerate(zip(self.convs, self.pools, strict=True)):
-            pooled = pool(F.relu(conv(x, level)), level, keep[site] if keep else None)
+            pooled = pool(F.relu(conv(x, level), inplace=True), level, keep[site] if keep else None)
             x, level = pooled.x, pooled.level
-            readout = readout + torch.cat([level.maximum(x), level.mean(x)], 1)
+            readout = readout + level.readout(x)
             losses += pooled.losses.values()
             metrics.append(pooled.metrics)
         own = torch.stack(losses).sum() / len(self.pools) if losses else torch.zeros((), device=readout.device)

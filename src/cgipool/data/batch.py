@@ -85,10 +85,7 @@ class Batcher:
         np.cumsum(degree, out=row_ptr[1 : used + 1])
         row_ptr[used + 1 :] = row_ptr[used]
         neighbor = np.zeros(room.entries, np.int32)
-        bounds = zip(self._edge_of_graph[ids], self._edge_of_graph[ids + 1], strict=True)
-        entries = neighbor[: row_ptr[used]]
-        np.concatenate([g.edge_disp[a:b] for a, b in bounds] or [entries], out=entries)
-        entries += np.repeat(np.arange(used, dtype=np.int32), degree)
+        neighbor[: row_ptr[used]] = self._neighbors(ids, degree)
 
         y = np.zeros(room.graphs, np.int64)
         y[: len(ids)] = g.y[ids]
@@ -109,11 +106,49 @@ class Batcher:
         )
         return Batch(*(torch.from_numpy(a).to(self.device) for a in arrays))
 
+    def _neighbors(self, ids: np.ndarray, degree: np.ndarray) -> np.ndarray:
+        """The neighbours of each position, as positions; a graph's edges lie together, so they are copied graph by graph."""
+        first, last = self._edge_of_graph[ids], self._edge_of_graph[ids + 1]
+        displacement = [self.graphs.edge_disp[a:b] for a, b in zip(first, last, strict=True)]
+        return np.concatenate(displacement) + np.repeat(np.arange(len(degree), dtype=np.int32), degree)
+
 
 def _padded(rows: np.ndarray, positions: int) -> np.ndarray:
     if len(rows) == positions:
         return rows
     return np.concatenate([rows, np.zeros((positions - len(rows), rows.shape[1]), rows.dtype)])
+
+
+def restrict(batch: Batch, keep: Tensor) -> tuple[Batch, Tensor, Tensor]:
+    """The batch with only the positions where keep [C] is 1 and the edges among them, without input features.
+
+    Also the kept positions [C'], and their inverse [C]: where each position went, or C' for one that was dropped.
+    """
+    keeps = keep.cpu().numpy() > 0
+    kept = np.flatnonzero(keeps)
+    place = np.full(len(keeps), len(kept), np.int64)
+    place[kept] = np.arange(len(kept))
+    row_ptr, target = _restricted_entries(batch.row_ptr.cpu().numpy(), batch.neighbor.cpu().numpy(), kept, place)
+    graph = batch.graph.cpu().numpy()[kept]
+    slot_ptr = np.append(0, np.cumsum(np.bincount(graph, minlength=len(batch.y))))
+    arrays = (np.ones(len(kept), np.float32), graph, slot_ptr, row_ptr, target, kept, place)
+    alive, *structure, kept_index, place_index = (torch.from_numpy(a).to(batch.alive.device) for a in arrays)
+    none = batch.floats.new_zeros(len(kept), 0)
+    smaller = Batch(none, none, alive.to(batch.alive), *structure, batch.y, batch.key)
+    return smaller, kept_index, place_index
+
+
+def _restricted_entries(
+    row_ptr: np.ndarray, neighbor: np.ndarray, kept: np.ndarray, place: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pointers and entries of the kept positions, renumbered; entries that lead to a dropped position are left out."""
+    count = np.diff(row_ptr)[kept]
+    last = np.cumsum(count, dtype=np.int32)
+    entry = np.repeat(row_ptr[kept] - (last - count), count) + np.arange(count.sum(), dtype=np.int32)
+    target = place.astype(np.int32)[neighbor[entry]]
+    stays = target < len(kept)
+    before = np.append(np.int32(0), np.cumsum(stays, dtype=np.int32))
+    return np.append(np.int32(0), before[last]), target[stays]
 
 
 def stack(batches: list[Batch]) -> Batch:

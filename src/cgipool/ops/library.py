@@ -15,9 +15,9 @@ from cgipool.ops import reference
 
 
 @torch.library.custom_op("cgipool::propagate", mutates_args=())
-def propagate(x: Tensor, pre: Tensor, post: Tensor, self_weight: float, row_ptr: Tensor, neighbor: Tensor) -> Tensor:
+def propagate(x: Tensor, scale: Tensor, self_weight: float, row_ptr: Tensor, neighbor: Tensor) -> Tensor:
     """See `reference.propagate`."""
-    return reference.propagate(x, pre, post, self_weight, row_ptr, neighbor)
+    return reference.propagate(x, scale, self_weight, row_ptr, neighbor)
 
 
 @torch.library.custom_op("cgipool::degree", mutates_args=())
@@ -50,16 +50,30 @@ def dots(x: Tensor, value: Tensor, graph: Tensor, slot_ptr: Tensor) -> Tensor:
     return reference.dots(x, value, graph, slot_ptr)
 
 
-@torch.library.custom_op("cgipool::maximum", mutates_args=())
-def maximum(x: Tensor, alive: Tensor, graph: Tensor, slot_ptr: Tensor) -> Tensor:
-    """See `reference.maximum`."""
-    return reference.maximum(x, alive, graph, slot_ptr)
+@torch.library.custom_op("cgipool::readout", mutates_args=())
+def readout(x: Tensor, alive: Tensor, graph: Tensor, slot_ptr: Tensor) -> tuple[Tensor, Tensor]:
+    """See `reference.readout`."""
+    return reference.readout(x, alive, graph, slot_ptr)
 
 
-@torch.library.custom_op("cgipool::maximum_grad", mutates_args=())
-def maximum_grad(grad: Tensor, x: Tensor, out: Tensor, alive: Tensor, graph: Tensor, slot_ptr: Tensor) -> Tensor:
-    """See `reference.maximum_grad`."""
-    return reference.maximum_grad(grad, x, out, alive, graph, slot_ptr)
+@torch.library.custom_op("cgipool::readout_grad", mutates_args=())
+def readout_grad(
+    grad_top: Tensor, grad_sum: Tensor, x: Tensor, top: Tensor, alive: Tensor, graph: Tensor, slot_ptr: Tensor
+) -> Tensor:
+    """See `reference.readout_grad`."""
+    return reference.readout_grad(grad_top, grad_sum, x, top, alive, graph, slot_ptr)
+
+
+@torch.library.custom_op("cgipool::take", mutates_args=())
+def take(x: Tensor, gate: Tensor, kept: Tensor, place: Tensor) -> Tensor:
+    """See `reference.take`."""
+    return reference.take(x, gate, kept, place)
+
+
+@torch.library.custom_op("cgipool::take_grad", mutates_args=())
+def take_grad(grad: Tensor, x: Tensor, gate: Tensor, kept: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
+    """See `reference.take_grad`."""
+    return reference.take_grad(grad, x, gate, kept, place)
 
 
 @torch.library.custom_op("cgipool::lookup", mutates_args=())
@@ -78,7 +92,7 @@ def _graphs(slot_ptr: Tensor) -> int:
     return slot_ptr.shape[0] - 1
 
 
-propagate.register_fake(lambda x, pre, post, self_weight, row_ptr, neighbor: torch.empty_like(x))
+propagate.register_fake(lambda x, scale, self_weight, row_ptr, neighbor: torch.empty_like(x))
 degree.register_fake(lambda alive, row_ptr, neighbor: torch.empty_like(alive))
 keep_top_k.register_fake(lambda score, alive, k, graph: torch.empty_like(score, memory_format=torch.contiguous_format))
 sums.register_fake(
@@ -86,8 +100,15 @@ sums.register_fake(
 )
 spread.register_fake(lambda value, weight, graph, slot_ptr: value.new_empty(weight.shape[0], value.shape[2]))
 dots.register_fake(lambda x, value, graph, slot_ptr: x.new_empty(x.shape[0], value.shape[1]))
-maximum.register_fake(lambda x, alive, graph, slot_ptr: x.new_empty(_graphs(slot_ptr), x.shape[1]))
-maximum_grad.register_fake(lambda grad, x, out, alive, graph, slot_ptr: torch.empty_like(x))
+readout.register_fake(
+    lambda x, alive, graph, slot_ptr: (
+        x.new_empty(_graphs(slot_ptr), x.shape[1]),
+        x.new_empty(_graphs(slot_ptr), x.shape[1]),
+    ),
+)
+readout_grad.register_fake(lambda grad_top, grad_sum, x, top, alive, graph, slot_ptr: torch.empty_like(x))
+take.register_fake(lambda x, gate, kept, place: x.new_empty(kept.shape[0], x.shape[1]))
+take_grad.register_fake(lambda grad, x, gate, kept, place: (torch.empty_like(x), torch.empty_like(gate)))
 lookup.register_fake(lambda weight, category: weight.new_empty(category.shape[0], weight.shape[1]))
 lookup_grad.register_fake(lambda grad, category, rows: grad.new_empty(rows, grad.shape[1]))
 
@@ -97,13 +118,13 @@ def _save(ctx: Any, inputs: tuple, output: Tensor) -> None:
 
 
 def _propagate_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
-    _, pre, post, ctx.self_weight, row_ptr, neighbor = inputs
-    ctx.save_for_backward(pre, post, row_ptr, neighbor)
+    _, scale, ctx.self_weight, row_ptr, neighbor = inputs
+    ctx.save_for_backward(scale, row_ptr, neighbor)
 
 
 def _propagate_grad(ctx: Any, grad: Tensor) -> tuple:
-    pre, post, row_ptr, neighbor = ctx.saved_tensors
-    return propagate(grad, post, pre, ctx.self_weight, row_ptr, neighbor), None, None, None, None, None
+    scale, row_ptr, neighbor = ctx.saved_tensors
+    return propagate(grad, scale, ctx.self_weight, row_ptr, neighbor), None, None, None, None
 
 
 def _sums_grad(ctx: Any, grad: Tensor) -> tuple:
@@ -139,13 +160,17 @@ def _dots_grad(ctx: Any, grad: Tensor) -> tuple:
     )
 
 
-def _maximum_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
-    ctx.save_for_backward(*inputs, output)
+def _readout_save(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
+    x, *where = inputs
+    ctx.save_for_backward(x, output[0], *where)
 
 
-def _maximum_grad(ctx: Any, grad: Tensor) -> tuple:
-    x, alive, graph, slot_ptr, out = ctx.saved_tensors
-    return maximum_grad(grad, x, out, alive, graph, slot_ptr), None, None, None
+def _readout_grad(ctx: Any, grad_top: Tensor, grad_sum: Tensor) -> tuple:
+    return readout_grad(grad_top, grad_sum, *ctx.saved_tensors), None, None, None
+
+
+def _take_grad(ctx: Any, grad: Tensor) -> tuple:
+    return *take_grad(grad, *ctx.saved_tensors), None, None
 
 
 def _lookup_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
@@ -161,21 +186,27 @@ propagate.register_autograd(_propagate_grad, setup_context=_propagate_save)
 sums.register_autograd(_sums_grad, setup_context=_save)
 spread.register_autograd(_spread_grad, setup_context=_save)
 dots.register_autograd(_dots_grad, setup_context=_save)
-maximum.register_autograd(_maximum_grad, setup_context=_maximum_save)
+readout.register_autograd(_readout_grad, setup_context=_readout_save)
+take.register_autograd(_take_grad, setup_context=_save)
 lookup.register_autograd(_lookup_grad, setup_context=_lookup_save)
 
 
-def _one_split_after_another(op: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, int]]:
+def _one_split_after_another(op: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
     """The `vmap` rule of a CPU, where a split axis gains nothing: apply the op to each split and stack."""
 
-    def rule(info: Any, in_dims: tuple, *args: Any) -> tuple[Tensor, int]:
+    def rule(info: Any, in_dims: tuple, *args: Any) -> tuple[Any, Any]:
         def of(split: int) -> list[Any]:
             return [a if d is None else a.select(d, split) for a, d in zip(args, in_dims, strict=True)]
 
-        return torch.stack([op(*of(split)) for split in range(info.batch_size)]), 0
+        results = [op(*of(split)) for split in range(info.batch_size)]
+        if isinstance(results[0], tuple):
+            return tuple(map(torch.stack, zip(*results, strict=True))), (0,) * len(results[0])
+        return torch.stack(results), 0
 
     return rule
 
 
-for _op in (propagate, degree, keep_top_k, sums, spread, dots, maximum, maximum_grad, lookup, lookup_grad):
+for _op in (
+    propagate, degree, keep_top_k, sums, spread, dots, readout, readout_grad, take, take_grad, lookup, lookup_grad
+):  # fmt: skip
     _op.register_vmap(_one_split_after_another(_op))

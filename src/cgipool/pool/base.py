@@ -22,11 +22,6 @@ class Pooled(NamedTuple):
     """[C] the scores of the nodes by name, as the method's paper calls them."""
 
 
-def coarsen(x: Tensor, level: Level, gate: Tensor, keep: Tensor, k: Tensor) -> tuple[Tensor, Level]:
-    """The kept nodes, their features multiplied by the gate: H(idx) ⊙ y(idx), A(idx, idx)."""
-    return x * (gate * keep).unsqueeze(1), level.coarsen(keep, k)
-
-
 def imposed_or_selected(level: Level, score: Tensor, k: Tensor, keep: Tensor | None) -> Tensor:
-    """[C] the k best nodes by score, unless the kept nodes are imposed from outside."""
-    return level.select(score.unsqueeze(1), k).squeeze(1) if keep is None else keep
+    """[C] the k best nodes by score, unless the kept nodes are imposed (`keep`, by first-level position)."""
+    return level.select(score.unsqueeze(1), k).squeeze(1) if keep is None else keep[level.position]

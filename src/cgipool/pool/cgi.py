@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from cgipool.errors import unknown
 from cgipool.layers import GCN, GraphConv
 from cgipool.level import Level, check_ratio
-from cgipool.pool.base import Pooled, coarsen, imposed_or_selected
+from cgipool.pool.base import Pooled, imposed_or_selected
 
 LEAK = 0.2
 """Slope of the leaky ReLUs of the released code."""
@@ -78,7 +78,7 @@ class CGIPool(nn.Module):
         self.discriminator = Discriminator(dim, nn.ReLU())
 
     def forward(self, h: Tensor, level: Level, keep: Tensor | None = None) -> Pooled:
-        """H [C, d] → the coarsened graph. A given `keep` [C] imposes idx_d."""
+        """H [C, d] → the coarsened graph. A given `keep` imposes idx_d, by first-level position."""
         k = level.kept(self.ratio)
         y = torch.sigmoid(self.gnn(h, level))
         y_r = y[:, 0]
@@ -92,7 +92,7 @@ class CGIPool(nn.Module):
             y_d = y_r
             keep_r, keep_f = level.select(torch.stack([y_r, y_f], 1), k).unbind(1)
             keep_d, gate_f = keep_r, torch.ones_like(y_r)
-        keep_d = keep_d if keep is None else keep
+        keep_d = keep_d if keep is None else keep[level.position]
 
         total = level.sums(h, torch.stack([level.alive, y_r * keep_r, gate_f * keep_f], 1))
         count = torch.stack([level.size, k, k], 1).clamp(min=1)
@@ -100,7 +100,7 @@ class CGIPool(nn.Module):
         real, fake = self.discriminator.pairs((e, e_r), (e, e_f))
         loss = level.over_graphs(BOUNDS[self.mi](real, fake))
 
-        x, coarse = coarsen(h, level, y_d, keep_d, k)
+        x, coarse = level.coarsen(h, y_d, keep_d, k)
         metrics = {} if self.training else _diagnose(level, loss, real, fake, keep_r, keep_f)
         return Pooled(x, coarse, {"mi": loss}, metrics, {"y_r": y_r, "y_f": y_f, "y_d": y_d})
 
@@ -128,7 +128,7 @@ class ReleasedCGIPool(nn.Module):
         self.discriminator = Discriminator(dim, nn.LeakyReLU(LEAK))
 
     def forward(self, x: Tensor, level: Level, keep: Tensor | None = None) -> Pooled:
-        """X [C, d] → the coarsened graph. A given `keep` [C] imposes the kept nodes."""
+        """X [C, d] → the coarsened graph. A given `keep` imposes the kept nodes, by first-level position."""
         k = level.kept(self.ratio)
         h, h_r, h_f = F.leaky_relu(self.hidden(x, level), LEAK).chunk(3, 1)
         s_r = self.score_r(h_r, level).squeeze(1)
@@ -141,7 +141,7 @@ class ReleasedCGIPool(nn.Module):
         loss = level.over_graphs(BOUNDS[self.mi](real, fake)) / 2.0
 
         keep_d = imposed_or_selected(level, s_d, k, keep)
-        pooled, coarse = coarsen(h, level, torch.tanh(s_d), keep_d, k)
+        pooled, coarse = level.coarsen(h, torch.tanh(s_d), keep_d, k)
         metrics = {}
         if not self.training:
             keep_r, keep_f = level.select(torch.stack([s_r, s_f], 1), k).unbind(1)

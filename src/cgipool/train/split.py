@@ -87,6 +87,7 @@ def build_network(task: Task, graphs: GraphSet, encoder: Encoder) -> Network:
             dropout=recipe.dropout,
             mi=recipe.mi,
         )
+    network.compact = torch.device(task.device).type == "cpu"
     return network.to(task.device)
 
 
