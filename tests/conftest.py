@@ -1,7 +1,7 @@
 """Fixtures that several test folders share: where the data sets are, and a cache of the test's own."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,3 +30,15 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("CGIPOOL_CACHE", str(folder))
     monkeypatch.delenv("CGIPOOL_DATA", raising=False)
     return folder
+
+
+@pytest.fixture
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """One thread for torch, here and in processes that the test starts: on tiny graphs a second is in the way."""
+    import torch
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

@@ -10,24 +10,26 @@ from typing import Any
 from cgipool.errors import UserError
 
 
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Call `write` on a temporary neighbour of path, then rename it; on failure the previous file is intact."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    temporary = Path(name)
+    temporary = None
     try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        os.close(handle)
+        temporary = Path(name)
         write(temporary)
         temporary.replace(path)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}; what was there before is intact") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Any) -> None:
     """Write plain values, one key a line."""
     text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
-    write_atomically(path, lambda temporary: temporary.write_text(text + "\n", encoding="utf-8") and None)
+    write_atomically(path, lambda temporary: temporary.write_text(text + "\n", encoding="utf-8"))
 
 
 def read_json(path: Path) -> Any:

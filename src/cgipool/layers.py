@@ -6,7 +6,6 @@ Shapes: x is [C, in], or the batch itself for a layer that reads the input featu
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -113,15 +112,13 @@ class _RootAndNeighbors(nn.Module):
         self.bias = nn.Parameter(torch.empty(out).uniform_(-bound, bound))
         self.neighbors.reset(bound)
         self.root.reset(bound)
-        self.project_first = isinstance(width, InputSize) or out < width
+        self.project_first = out < _width(width)
 
     def _sum(self, x: Tensor | Batch, aggregate: Callable[[Tensor], Tensor]) -> Tensor:
         # Projection and aggregation commute; the narrower side of the projection is the cheaper one to aggregate.
-        if self.project_first:
-            gathered = aggregate(self.neighbors(x))
-        else:
-            gathered = self.neighbors(aggregate(cast(Tensor, x)))
-        return gathered + self.bias + self.root(x)
+        if self.project_first or isinstance(x, Batch):
+            return aggregate(self.neighbors(x)) + self.bias + self.root(x)
+        return self.neighbors(aggregate(x)) + self.bias + self.root(x)
 
 
 class SAGE(_RootAndNeighbors):

@@ -1,10 +1,10 @@
 """A level of the hierarchy: which nodes are alive, and how features travel among them.
 
-Shapes: C positions, B graphs, F features, M columns. There are two ways to go from a level to the next, with the same
-numbers. With static shapes a dropped node keeps its position and is no longer alive: with D^-½ = 0 there, the normalised
-adjacency of the coarsened graph is the same formula as that of the whole graph, and every shape is known before the step
-runs, as `vmap` and captured steps need. A compact level drops positions for good: on a CPU, fewer rows are less work.
-Features at dead positions are never read.
+Shapes: C positions, B graphs, F features, M columns. There are two ways from a level to the next, with the same
+numbers. With static shapes a dropped node keeps its position and is no longer alive: with D^-½ = 0 there, the
+normalised adjacency of the coarsened graph is the same formula as that of the whole graph, and every shape is known
+before the step runs, as `vmap` and captured steps need. A compact level drops positions for good: on a CPU, fewer
+rows are less work. Features at dead positions are never read.
 """
 
 from functools import cached_property
@@ -40,6 +40,8 @@ class Level:
     @cached_property
     def degree(self) -> Tensor:
         """[C] living neighbours of each position."""
+        if self.compact:
+            return torch.diff(self.batch.row_ptr).to(self.alive.dtype)
         return ops.degree(self.alive, self.batch.row_ptr, self.batch.neighbor)
 
     @cached_property
@@ -71,13 +73,12 @@ class Level:
         return ops.keep_top_k(score.detach(), self.alive, k, self.batch.graph)
 
     def coarsen(self, x: Tensor, gate: Tensor, keep: Tensor, k: Tensor) -> tuple[Tensor, "Level"]:
-        """H(idx) ⊙ gate(idx) and A(idx, idx): the features, and the level on which only the nodes with keep = 1, k[b] of
-        them in graph b, are alive."""
+        """H(idx) ⊙ gate(idx), A(idx, idx): the features, and the level on which only the nodes with keep = 1 are alive,
+        k[b] of them in graph b."""
         if not self.compact:
             return x * (gate * keep).unsqueeze(1), Level(self.batch, keep, k, self.position, False)
-        batch, kept, place = restrict(self.batch, keep)
-        coarse = Level(batch, batch.alive, k, self.position[kept], True)
-        return ops.take(x, gate, kept, place), coarse
+        batch, kept, before = restrict(self.batch, keep)
+        return ops.take(x, gate, kept, before), Level(batch, batch.alive, k, self.position[kept], True)
 
     def sums(self, x: Tensor, weight: Tensor) -> Tensor:
         """[B, M, F] weighted sums over each graph; weight [C, M] must be 0 at dead positions."""

@@ -3,6 +3,7 @@
 Shapes: C positions, B graphs, d width, L levels.
 """
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -61,22 +62,24 @@ class Network(nn.Module):
         self.convs = nn.ModuleList(CONVOLUTIONS[conv](w, width) for w in widths)
         self.pools = nn.ModuleList(pool(form, dim=width, ratio=ratio, site=site, mi=mi) for site in range(levels))
         sizes = (2 * width, width, width // 2, classes)
-        self.head = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
+        self.head = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
         self.dropout = dropout
         self.compact = False
         """Whether levels drop positions (faster on a CPU) or keep shapes static (for `vmap` and captured steps)."""
 
     def forward(self, batch: Batch, keep: list[Tensor] | None = None) -> Output:
         """Logits of the batch's graphs. A given `keep` imposes the kept nodes, for each level [C] over the batch."""
-        level, x, readout = Level.whole(batch, self.compact), batch, 0
-        losses, metrics = [], []
+        level = Level.whole(batch, self.compact)
+        x: Tensor | Batch = batch
+        readouts, losses, metrics = [], [], []
         for site, (conv, pool) in enumerate(zip(self.convs, self.pools, strict=True)):
             pooled = pool(F.relu(conv(x, level), inplace=True), level, keep[site] if keep else None)
             x, level = pooled.x, pooled.level
-            readout = readout + level.readout(x)
+            readouts.append(level.readout(x))
             losses += pooled.losses.values()
             metrics.append(pooled.metrics)
-        own = torch.stack(losses).sum() / len(self.pools) if losses else torch.zeros((), device=readout.device)
+        readout = torch.stack(readouts).sum(0)
+        own = torch.stack(losses).sum() / len(self.pools) if losses else readout.new_zeros(())
         by_level = {name: torch.stack([m[name] for m in metrics]) for name in metrics[0]}
         return Output(self.classify(readout, batch), own, by_level)
 

@@ -1,7 +1,7 @@
 """The authors' trained weights in our network.
 
 Their file names its parameters conv1.lin_l.weight, pool1.pp_conv.lin_r.weight and so on; lin_l acts on the neighbours'
-aggregate, lin_r on the node itself. Inputs are one-hot labels, or degrees where a set has no labels, with one column for
+aggregate, lin_r on the node itself. Inputs are one-hot labels, or degrees where a set has no labels, with a column for
 every value of the whole data set.
 """
 
@@ -26,8 +26,9 @@ from cgipool.train.evaluate import chunks
 class ReleasedModel:
     """A network of the released form with the authors' weights."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, columns: int) -> None:
         self.network = network.eval()
+        self.columns = columns
 
     def __call__(self, graphs: GraphSet, kept: Sequence[np.ndarray] | None = None) -> Tensor:
         """[G, classes] log-probabilities of all graphs of the set, in its order.
@@ -36,10 +37,9 @@ class ReleasedModel:
         given `kept` imposes the kept nodes: for each level a boolean array over the nodes of the set.
         """
         encoder = Encoder.fit(graphs, vocabulary="all")
-        expected = self.network.convs[0].root.size.columns
-        if encoder.columns != expected:
+        if encoder.columns != self.columns:
             raise UserError(
-                f"the weights have {expected} input columns, but {graphs.name} has {encoder.columns} different "
+                f"the weights have {self.columns} input columns, but {graphs.name} has {encoder.columns} different "
                 f"{encoder.source}s; give the whole data set that the weights were trained on"
             )
         batcher = Batcher(graphs, encoder.encode(graphs))
@@ -71,7 +71,7 @@ def load_released(path: str | Path, ratio: float | int = 0.8) -> ReleasedModel:
     except RuntimeError as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{path} does not fit the released CGIPool: {reason}") from None
-    return ReleasedModel(network)
+    return ReleasedModel(network, columns)
 
 
 def _read(path: Path) -> dict[str, Tensor]:

@@ -107,7 +107,7 @@ class Batcher:
         return Batch(*(torch.from_numpy(a).to(self.device) for a in arrays))
 
     def _neighbors(self, ids: np.ndarray, degree: np.ndarray) -> np.ndarray:
-        """The neighbours of each position, as positions; a graph's edges lie together, so they are copied graph by graph."""
+        """The neighbours of each position, as positions; a graph's edges lie together and are copied as one piece."""
         first, last = self._edge_of_graph[ids], self._edge_of_graph[ids + 1]
         displacement = [self.graphs.edge_disp[a:b] for a, b in zip(first, last, strict=True)]
         return np.concatenate(displacement) + np.repeat(np.arange(len(degree), dtype=np.int32), degree)
@@ -122,33 +122,40 @@ def _padded(rows: np.ndarray, positions: int) -> np.ndarray:
 def restrict(batch: Batch, keep: Tensor) -> tuple[Batch, Tensor, Tensor]:
     """The batch with only the positions where keep [C] is 1 and the edges among them, without input features.
 
-    Also the kept positions [C'], and their inverse [C]: where each position went, or C' for one that was dropped.
+    Also the kept positions [C'], and how many are kept before each position, [C + 1].
     """
     keeps = keep.cpu().numpy() > 0
-    kept = np.flatnonzero(keeps)
-    place = np.full(len(keeps), len(kept), np.int64)
-    place[kept] = np.arange(len(kept))
-    row_ptr, target = _restricted_entries(batch.row_ptr.cpu().numpy(), batch.neighbor.cpu().numpy(), kept, place)
-    graph = batch.graph.cpu().numpy()[kept]
-    slot_ptr = np.append(0, np.cumsum(np.bincount(graph, minlength=len(batch.y))))
-    arrays = (np.ones(len(kept), np.float32), graph, slot_ptr, row_ptr, target, kept, place)
-    alive, *structure, kept_index, place_index = (torch.from_numpy(a).to(batch.alive.device) for a in arrays)
+    before = _counted(keeps)
+    row_ptr, neighbor = _restricted(batch.row_ptr.cpu().numpy(), batch.neighbor.cpu().numpy(), keeps, before)
+    kept = torch.from_numpy(np.flatnonzero(keeps)).to(keep.device)
+    count = torch.from_numpy(before).to(keep.device, torch.long)
     none = batch.floats.new_zeros(len(kept), 0)
-    smaller = Batch(none, none, alive.to(batch.alive), *structure, batch.y, batch.key)
-    return smaller, kept_index, place_index
+    smaller = Batch(
+        category=none,
+        floats=none,
+        alive=batch.alive.new_ones(len(kept)),
+        graph=batch.graph[kept],
+        slot_ptr=count[batch.slot_ptr],
+        row_ptr=torch.from_numpy(row_ptr).to(keep.device),
+        neighbor=torch.from_numpy(neighbor).to(keep.device),
+        y=batch.y,
+        key=batch.key,
+    )
+    return smaller, kept, count
 
 
-def _restricted_entries(
-    row_ptr: np.ndarray, neighbor: np.ndarray, kept: np.ndarray, place: np.ndarray
+def _counted(flags: np.ndarray) -> np.ndarray:
+    """How many flags are set before each place, and in all."""
+    return np.append(np.int32(0), np.cumsum(flags, dtype=np.int32))
+
+
+def _restricted(
+    row_ptr: np.ndarray, neighbor: np.ndarray, keeps: np.ndarray, before: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pointers and entries of the kept positions, renumbered; entries that lead to a dropped position are left out."""
-    count = np.diff(row_ptr)[kept]
-    last = np.cumsum(count, dtype=np.int32)
-    entry = np.repeat(row_ptr[kept] - (last - count), count) + np.arange(count.sum(), dtype=np.int32)
-    target = place.astype(np.int32)[neighbor[entry]]
-    stays = target < len(kept)
-    before = np.append(np.int32(0), np.cumsum(stays, dtype=np.int32))
-    return np.append(np.int32(0), before[last]), target[stays]
+    """Pointers and neighbours of the kept positions, renumbered; neighbours that were dropped are left out."""
+    used = neighbor[: row_ptr[-1]]
+    stays = keeps[used] & np.repeat(keeps, np.diff(row_ptr))
+    return np.append(np.int32(0), _counted(stays)[row_ptr[1:][keeps]]), before[used[stays]]
 
 
 def stack(batches: list[Batch]) -> Batch:

@@ -1,8 +1,9 @@
 """The graph operations as `torch.library` custom ops: with shapes for tracing, derivatives, and a rule for `vmap`.
 
-Each op is opaque to autograd, `vmap` and `torch.compile`, so its body may use whatever is fast on the device.
-`sums`, `spread` and `dots` are the three derivatives of one trilinear form Σ_p Σ_m weight[p, m] · x[p] · value[graph[p], m],
-hence each one's gradients are the other two. A is symmetric, hence the gradient of `propagate` is `propagate`.
+Each op is opaque to autograd, `vmap` and `torch.compile`, so its kernel may use whatever is fast on the device.
+`sums`, `spread` and `dots` are the three derivatives of one trilinear form, Σ_p Σ_m weight[p, m] · x[p] ·
+value[graph[p], m], hence each one's gradients are the other two. A is symmetric, hence the gradient of `propagate` is
+`propagate`.
 """
 
 from collections.abc import Callable
@@ -14,103 +15,67 @@ from torch import Tensor
 from cgipool.ops import reference
 
 
-@torch.library.custom_op("cgipool::propagate", mutates_args=())
-def propagate(x: Tensor, scale: Tensor, self_weight: float, row_ptr: Tensor, neighbor: Tensor) -> Tensor:
-    """See `reference.propagate`."""
-    return reference.propagate(x, scale, self_weight, row_ptr, neighbor)
+class GraphOp:
+    """A kernel with its custom op.
+
+    Called plainly, it runs the kernel under an ordinary autograd function, which costs a fifth of the dispatch of a
+    custom op (there are some 40 calls a step). Under `vmap`, tracing or compilation it is the custom op.
+    """
+
+    def __init__(
+        self,
+        kernel: Callable[..., Any],
+        shape: Callable[..., Any],
+        grad: Callable[..., Any] | None = None,
+        save: Callable[..., None] | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.__doc__ = kernel.__doc__
+        self.custom: Any = torch.library.custom_op(f"cgipool::{kernel.__name__}", kernel, mutates_args=())
+        self.custom.register_fake(shape)
+        self.custom.register_vmap(_one_split_after_another(self.custom))
+        self.apply: Callable[..., Any] = kernel
+        if grad is not None and save is not None:
+            self.custom.register_autograd(grad, setup_context=save)
+            parts = {"forward": kernel, "setup_context": save, "backward": grad}
+            plain: Any = type(
+                kernel.__name__, (torch.autograd.Function,), {k: staticmethod(v) for k, v in parts.items()}
+            )
+            self.apply = plain.apply
+
+    def __call__(self, *args: Any) -> Any:
+        """Run the kernel."""
+        if _transformed():
+            return self.custom(*args)
+        return self.apply(*args) if torch.is_grad_enabled() else self.kernel(*args)
 
 
-@torch.library.custom_op("cgipool::degree", mutates_args=())
-def degree(alive: Tensor, row_ptr: Tensor, neighbor: Tensor) -> Tensor:
-    """See `reference.degree`."""
-    return reference.degree(alive, row_ptr, neighbor)
+def _transformed() -> bool:
+    """Whether a function transform, a tracing mode or the compiler is at work."""
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch._C._len_torch_dispatch_stack() > 0
+    )
 
 
-@torch.library.custom_op("cgipool::keep_top_k", mutates_args=())
-def keep_top_k(score: Tensor, alive: Tensor, k: Tensor, graph: Tensor) -> Tensor:
-    """See `reference.keep_top_k`."""
-    return reference.keep_top_k(score, alive, k, graph)
+def _one_split_after_another(op: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
+    """The `vmap` rule of a CPU, where a split axis gains nothing: apply the op to each split and stack."""
 
+    def rule(info: Any, in_dims: tuple, *args: Any) -> tuple[Any, Any]:
+        def of(split: int) -> list[Any]:
+            return [a if d is None else a.select(d, split) for a, d in zip(args, in_dims, strict=True)]
 
-@torch.library.custom_op("cgipool::sums", mutates_args=())
-def sums(x: Tensor, weight: Tensor, graph: Tensor, slot_ptr: Tensor) -> Tensor:
-    """See `reference.sums`."""
-    return reference.sums(x, weight, graph, slot_ptr)
+        results = [op(*of(split)) for split in range(info.batch_size)]
+        if isinstance(results[0], tuple):
+            return tuple(map(torch.stack, zip(*results, strict=True))), (0,) * len(results[0])
+        return torch.stack(results), 0
 
-
-@torch.library.custom_op("cgipool::spread", mutates_args=())
-def spread(value: Tensor, weight: Tensor, graph: Tensor, slot_ptr: Tensor) -> Tensor:
-    """See `reference.spread`."""
-    return reference.spread(value, weight, graph, slot_ptr)
-
-
-@torch.library.custom_op("cgipool::dots", mutates_args=())
-def dots(x: Tensor, value: Tensor, graph: Tensor, slot_ptr: Tensor) -> Tensor:
-    """See `reference.dots`."""
-    return reference.dots(x, value, graph, slot_ptr)
-
-
-@torch.library.custom_op("cgipool::readout", mutates_args=())
-def readout(x: Tensor, alive: Tensor, graph: Tensor, slot_ptr: Tensor) -> tuple[Tensor, Tensor]:
-    """See `reference.readout`."""
-    return reference.readout(x, alive, graph, slot_ptr)
-
-
-@torch.library.custom_op("cgipool::readout_grad", mutates_args=())
-def readout_grad(
-    grad_top: Tensor, grad_sum: Tensor, x: Tensor, top: Tensor, alive: Tensor, graph: Tensor, slot_ptr: Tensor
-) -> Tensor:
-    """See `reference.readout_grad`."""
-    return reference.readout_grad(grad_top, grad_sum, x, top, alive, graph, slot_ptr)
-
-
-@torch.library.custom_op("cgipool::take", mutates_args=())
-def take(x: Tensor, gate: Tensor, kept: Tensor, place: Tensor) -> Tensor:
-    """See `reference.take`."""
-    return reference.take(x, gate, kept, place)
-
-
-@torch.library.custom_op("cgipool::take_grad", mutates_args=())
-def take_grad(grad: Tensor, x: Tensor, gate: Tensor, kept: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
-    """See `reference.take_grad`."""
-    return reference.take_grad(grad, x, gate, kept, place)
-
-
-@torch.library.custom_op("cgipool::lookup", mutates_args=())
-def lookup(weight: Tensor, category: Tensor) -> Tensor:
-    """See `reference.lookup`."""
-    return reference.lookup(weight, category)
-
-
-@torch.library.custom_op("cgipool::lookup_grad", mutates_args=())
-def lookup_grad(grad: Tensor, category: Tensor, rows: int) -> Tensor:
-    """See `reference.lookup_grad`."""
-    return reference.lookup_grad(grad, category, rows)
+    return rule
 
 
 def _graphs(slot_ptr: Tensor) -> int:
     return slot_ptr.shape[0] - 1
-
-
-propagate.register_fake(lambda x, scale, self_weight, row_ptr, neighbor: torch.empty_like(x))
-degree.register_fake(lambda alive, row_ptr, neighbor: torch.empty_like(alive))
-keep_top_k.register_fake(lambda score, alive, k, graph: torch.empty_like(score, memory_format=torch.contiguous_format))
-sums.register_fake(
-    lambda x, weight, graph, slot_ptr: x.new_empty(_graphs(slot_ptr), weight.shape[1], x.shape[1]),
-)
-spread.register_fake(lambda value, weight, graph, slot_ptr: value.new_empty(weight.shape[0], value.shape[2]))
-dots.register_fake(lambda x, value, graph, slot_ptr: x.new_empty(x.shape[0], value.shape[1]))
-readout.register_fake(
-    lambda x, alive, graph, slot_ptr: (
-        x.new_empty(_graphs(slot_ptr), x.shape[1]),
-        x.new_empty(_graphs(slot_ptr), x.shape[1]),
-    ),
-)
-readout_grad.register_fake(lambda grad_top, grad_sum, x, top, alive, graph, slot_ptr: torch.empty_like(x))
-take.register_fake(lambda x, gate, kept, place: x.new_empty(kept.shape[0], x.shape[1]))
-take_grad.register_fake(lambda grad, x, gate, kept, place: (torch.empty_like(x), torch.empty_like(gate)))
-lookup.register_fake(lambda weight, category: weight.new_empty(category.shape[0], weight.shape[1]))
-lookup_grad.register_fake(lambda grad, category, rows: grad.new_empty(rows, grad.shape[1]))
 
 
 def _save(ctx: Any, inputs: tuple, output: Tensor) -> None:
@@ -128,36 +93,26 @@ def _propagate_grad(ctx: Any, grad: Tensor) -> tuple:
 
 
 def _sums_grad(ctx: Any, grad: Tensor) -> tuple:
-    x, weight, graph, slot_ptr = ctx.saved_tensors
+    x, weight, *where = ctx.saved_tensors
     by_x, by_weight = ctx.needs_input_grad[:2]
-    return (
-        spread(grad, weight, graph, slot_ptr) if by_x else None,
-        dots(x, grad, graph, slot_ptr) if by_weight else None,
-        None,
-        None,
-    )
+    return spread(grad, weight, *where) if by_x else None, dots(x, grad, *where) if by_weight else None, None, None
 
 
 def _spread_grad(ctx: Any, grad: Tensor) -> tuple:
-    value, weight, graph, slot_ptr = ctx.saved_tensors
+    value, weight, *where = ctx.saved_tensors
     by_value, by_weight = ctx.needs_input_grad[:2]
     return (
-        sums(grad, weight, graph, slot_ptr) if by_value else None,
-        dots(grad, value, graph, slot_ptr) if by_weight else None,
+        sums(grad, weight, *where) if by_value else None,
+        dots(grad, value, *where) if by_weight else None,
         None,
         None,
     )
 
 
 def _dots_grad(ctx: Any, grad: Tensor) -> tuple:
-    x, value, graph, slot_ptr = ctx.saved_tensors
+    x, value, *where = ctx.saved_tensors
     by_x, by_value = ctx.needs_input_grad[:2]
-    return (
-        spread(value, grad, graph, slot_ptr) if by_x else None,
-        sums(x, grad, graph, slot_ptr) if by_value else None,
-        None,
-        None,
-    )
+    return spread(value, grad, *where) if by_x else None, sums(x, grad, *where) if by_value else None, None, None
 
 
 def _readout_save(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
@@ -182,31 +137,59 @@ def _lookup_grad(ctx: Any, grad: Tensor) -> tuple:
     return lookup_grad(grad, ctx.saved_tensors[0], ctx.rows), None
 
 
-propagate.register_autograd(_propagate_grad, setup_context=_propagate_save)
-sums.register_autograd(_sums_grad, setup_context=_save)
-spread.register_autograd(_spread_grad, setup_context=_save)
-dots.register_autograd(_dots_grad, setup_context=_save)
-readout.register_autograd(_readout_grad, setup_context=_readout_save)
-take.register_autograd(_take_grad, setup_context=_save)
-lookup.register_autograd(_lookup_grad, setup_context=_lookup_save)
+def _readout_shape(x: Tensor, alive: Tensor, graph: Tensor, slot_ptr: Tensor) -> tuple[Tensor, Tensor]:
+    top = x.new_empty(_graphs(slot_ptr), x.shape[1])
+    return top, torch.empty_like(top)
 
 
-def _one_split_after_another(op: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
-    """The `vmap` rule of a CPU, where a split axis gains nothing: apply the op to each split and stack."""
-
-    def rule(info: Any, in_dims: tuple, *args: Any) -> tuple[Any, Any]:
-        def of(split: int) -> list[Any]:
-            return [a if d is None else a.select(d, split) for a, d in zip(args, in_dims, strict=True)]
-
-        results = [op(*of(split)) for split in range(info.batch_size)]
-        if isinstance(results[0], tuple):
-            return tuple(map(torch.stack, zip(*results, strict=True))), (0,) * len(results[0])
-        return torch.stack(results), 0
-
-    return rule
-
-
-for _op in (
-    propagate, degree, keep_top_k, sums, spread, dots, readout, readout_grad, take, take_grad, lookup, lookup_grad
-):  # fmt: skip
-    _op.register_vmap(_one_split_after_another(_op))
+propagate = GraphOp(
+    reference.propagate,
+    lambda x, scale, self_weight, row_ptr, neighbor: torch.empty_like(x),
+    _propagate_grad,
+    _propagate_save,
+)
+degree = GraphOp(reference.degree, lambda alive, row_ptr, neighbor: torch.empty_like(alive))
+keep_top_k = GraphOp(
+    reference.keep_top_k,
+    lambda score, alive, k, graph: torch.empty_like(score, memory_format=torch.contiguous_format),
+)
+sums = GraphOp(
+    reference.sums,
+    lambda x, weight, graph, slot_ptr: x.new_empty(_graphs(slot_ptr), weight.shape[1], x.shape[1]),
+    _sums_grad,
+    _save,
+)
+spread = GraphOp(
+    reference.spread,
+    lambda value, weight, graph, slot_ptr: value.new_empty(weight.shape[0], value.shape[2]),
+    _spread_grad,
+    _save,
+)
+dots = GraphOp(
+    reference.dots,
+    lambda x, value, graph, slot_ptr: x.new_empty(x.shape[0], value.shape[1]),
+    _dots_grad,
+    _save,
+)
+readout = GraphOp(reference.readout, _readout_shape, _readout_grad, _readout_save)
+readout_grad = GraphOp(
+    reference.readout_grad,
+    lambda grad_top, grad_sum, x, top, alive, graph, slot_ptr: torch.empty_like(x),
+)
+take = GraphOp(
+    reference.take,
+    lambda x, gate, kept, before: x.new_empty(kept.shape[0], x.shape[1]),
+    _take_grad,
+    _save,
+)
+take_grad = GraphOp(
+    reference.take_grad,
+    lambda grad, x, gate, kept, before: (torch.empty_like(x), torch.empty_like(gate)),
+)
+lookup = GraphOp(
+    reference.lookup,
+    lambda weight, category: weight.new_empty(category.shape[0], weight.shape[1]),
+    _lookup_grad,
+    _lookup_save,
+)
+lookup_grad = GraphOp(reference.lookup_grad, lambda grad, category, rows: grad.new_empty(rows, grad.shape[1]))

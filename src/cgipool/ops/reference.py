@@ -1,6 +1,7 @@
 """The graph operations in plain torch and NumPy: what each one computes, and the version that runs on a CPU.
 
-Shapes: C positions (the nodes of a batch, then padding), B graphs, E neighbour entries, F features, M columns, V categories.
+Shapes: C positions (the nodes of a batch, then padding), B graphs, E neighbour entries, F features, M columns,
+V categories.
 Positions of one graph are consecutive: graph b holds slot_ptr[b] .. slot_ptr[b+1]. The neighbours of position p are
 neighbor[row_ptr[p] .. row_ptr[p+1]], the node itself not among them, and the relation is symmetric. Padding is never
 alive, has no neighbours, stands behind the last graph, and bears that graph's number.
@@ -25,8 +26,10 @@ def _bags(x: Tensor, index: Tensor, ptr: Tensor, weight: Tensor | None = None) -
 
 
 def propagate(x: Tensor, scale: Tensor, self_weight: float, row_ptr: Tensor, neighbor: Tensor) -> Tensor:
-    """S (A + self_weight · I) S x with S = diag(scale); x is [C, F], scale [C]. The matrix is symmetric, so the gradient
-    by x is the same product."""
+    """S (A + self_weight · I) S x with S = diag(scale); x is [C, F], scale [C].
+
+    The matrix is symmetric, so the gradient by x is the same product.
+    """
     scaled = x * scale.unsqueeze(1)
     out = _bags(scaled, neighbor, row_ptr)
     if self_weight:
@@ -64,7 +67,7 @@ def keep_top_k(score: Tensor, alive: Tensor, k: Tensor, graph: Tensor) -> Tensor
 
 
 def sums(x: Tensor, weight: Tensor, graph: Tensor, slot_ptr: Tensor) -> Tensor:
-    """Weighted sums over each graph: out[b, m] = Σ_{p in b} weight[p, m] · x[p]; x [C, F], weight [C, M] → [B, M, F]."""
+    """Weighted sums over each graph: out[b, m] = Σ_{p in b} weight[p, m] · x[p]; [C, F] and [C, M] → [B, M, F]."""
     every = torch.arange(len(x), device=x.device)
     columns = [_bags(x, every, slot_ptr, column) for column in weight.T.contiguous()]
     return torch.stack(columns, 1)
@@ -81,11 +84,9 @@ def spread(value: Tensor, weight: Tensor, graph: Tensor, slot_ptr: Tensor) -> Te
 def dots(x: Tensor, value: Tensor, graph: Tensor, slot_ptr: Tensor) -> Tensor:
     """Each node against its graph's vectors: out[p, m] = x[p] · value[graph[p], m]; [C, F] and [B, M, F] → [C, M]."""
     used, columns = int(slot_ptr[-1]), value.shape[1]
-    table, index, start = _table(value, graph[:used])
+    table, index, _ = _table(value, graph[:used])
     row = torch.arange(used, device=x.device).repeat_interleave(columns, output_size=used * columns)
-    # The aten name of embedding_bag's derivative by its weights, which is this very product.
-    product = torch.ops.aten._embedding_bag_per_sample_weights_backward
-    return _padded(product(x[:used].contiguous(), table, index, start, row, 0).view(-1, columns), len(x))
+    return _padded(_row_dots(x, table, index, row).view(-1, columns), len(x))
 
 
 def _table(value: Tensor, graph: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -118,27 +119,34 @@ def readout_grad(
     equivariant."""
     attained = torch.eq(x, top.index_select(0, graph), out=torch.empty_like(x))  # as floats: the vectorised kernel
     count = _bags(attained, torch.arange(len(x), device=x.device), slot_ptr, alive).clamp_(min=1.0)
-    grad = attained.mul_((grad_top / count).index_select(0, graph))
-    return grad.add_(grad_sum.index_select(0, graph)).mul_(alive.unsqueeze(1))
+    grad = torch.addcmul(grad_sum.index_select(0, graph), attained, (grad_top / count).index_select(0, graph))
+    return grad.mul_(alive.unsqueeze(1))
 
 
-def take(x: Tensor, gate: Tensor, kept: Tensor, place: Tensor) -> Tensor:
-    """The kept rows, gated: out[i] = x[kept[i]] · gate[kept[i]]. place [C] is the inverse of kept, len(kept) elsewhere."""
-    return x.index_select(0, kept).mul_(gate.index_select(0, kept).unsqueeze(1))
+def take(x: Tensor, gate: Tensor, kept: Tensor, before: Tensor) -> Tensor:
+    """The kept rows, gated: out[i] = gate[kept[i]] · x[kept[i]]; before [C + 1] counts the kept ones before each."""
+    one_each = torch.arange(len(kept) + 1, device=kept.device)
+    return _bags(x, kept, one_each, gate.index_select(0, kept))
 
 
-def take_grad(grad: Tensor, x: Tensor, gate: Tensor, kept: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients of `take` by x and gate; 0 where nothing was kept."""
-    rows, width = grad.shape
-    table = grad.new_zeros(rows + 1, width)
-    torch.mul(grad, gate.index_select(0, kept).unsqueeze(1), out=table[:rows])
-    by_gate = grad.new_zeros(rows + 1)
-    torch.sum(x.index_select(0, kept).mul_(grad), 1, out=by_gate[:rows])
-    return table.index_select(0, place), by_gate.index_select(0, place)
+def take_grad(grad: Tensor, x: Tensor, gate: Tensor, kept: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients of `take` by x and gate; 0 where a position was dropped."""
+    row = torch.arange(len(kept), device=kept.device)
+    by_x = _bags(grad, row, before, gate.index_select(0, kept))
+    by_gate = grad.new_zeros(len(x))
+    by_gate[kept] = _row_dots(x, grad, row, kept)
+    return by_x, by_gate
+
+
+def _row_dots(x: Tensor, table: Tensor, row: Tensor, of: Tensor) -> Tensor:
+    """x[of[i]] · table[row[i]] for every i."""
+    # The aten name of embedding_bag's derivative by its weights, which is this very product.
+    product = torch.ops.aten._embedding_bag_per_sample_weights_backward
+    return product(x.contiguous(), table.contiguous(), row, of[:0], of, 0)
 
 
 def lookup(weight: Tensor, category: Tensor) -> Tensor:
-    """The product of a one-hot (or several-hot) matrix with weight [V, F], without the matrix: category [C, K] → [C, F]."""
+    """A one-hot (or several-hot) matrix times weight [V, F], without the matrix: category [C, K] → [C, F]."""
     return torch.nn.functional.embedding_bag(category, weight, mode="sum")
 
 

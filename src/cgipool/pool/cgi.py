@@ -68,7 +68,9 @@ class CGIPool(nn.Module):
     their gate is 1, as they have no score, and the output is chosen and gated by y_r alone.
     """
 
-    def __init__(self, dim: int, ratio: float | int = 0.8, site: int = 0, mi: str = "gan", negative: str = "learned"):
+    def __init__(
+        self, dim: int, ratio: float | int = 0.8, site: int = 0, mi: str = "gan", negative: str = "learned"
+    ) -> None:
         super().__init__()
         if negative not in ("learned", "random"):
             raise unknown("kind of negatives", negative, ("learned", "random"))
@@ -112,17 +114,17 @@ class CGIPool(nn.Module):
 class ReleasedCGIPool(nn.Module):
     """The form of the authors' released code, which differs from the paper in every step:
 
-        transform    X' = leaky(GraphConv(X)) feeds the output and the encoders
-        scores       s_r, s_f = GraphConv(leaky(GraphConv(X))), raw: no sigmoid
-        coarsening   e_r, e_f = means over ALL nodes of X' ⊙ tanh(s_r), X' ⊙ tanh(s_f): nothing is selected here
-        infomax      T(e_coarse, e), the coarse graph first; L_MI is the mean of the two terms, not their sum
-        fusion       top-k of s_r − s_f, gate tanh(s_r − s_f)
+    transform    X' = leaky(GraphConv(X)) feeds the output and the encoders
+    scores       s_r, s_f = GraphConv(leaky(GraphConv(X))), raw: no sigmoid
+    coarsening   e_r, e_f = means over ALL nodes of X' ⊙ tanh(s_r), X' ⊙ tanh(s_f): nothing is selected here
+    infomax      T(e_coarse, e), the coarse graph first; L_MI is the mean of the two terms, not their sum
+    fusion       top-k of s_r − s_f, gate tanh(s_r − s_f)
     """
 
-    def __init__(self, dim: int, ratio: float | int = 0.8, site: int = 0, mi: str = "gan"):
+    def __init__(self, dim: int, ratio: float | int = 0.8, site: int = 0, mi: str = "gan") -> None:
         super().__init__()
         self.ratio, self.mi = check_ratio(ratio), bound_named(mi)
-        # The transform and the first layers of the two scorers, side by side: they read the same X and aggregate it once.
+        # The transform and the first layers of both scorers, side by side: they read the same X and aggregate it once.
         self.hidden = GraphConv(dim, 3 * dim)
         self.score_r, self.score_f = GraphConv(dim, 1), GraphConv(dim, 1)
         self.discriminator = Discriminator(dim, nn.LeakyReLU(LEAK))

@@ -44,7 +44,14 @@ def copy_of(network: Network) -> dict[str, Tensor]:
 def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, str]) -> None:
     """Write tensors, atomically."""
     plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    write_atomically(path, lambda temporary: save_file(plain, temporary, {"format": FORMAT} | header))
+
+    def write(temporary: Path) -> None:
+        try:
+            save_file(plain, temporary, {"format": FORMAT} | header)
+        except SafetensorError as error:  # a full disk, told in safetensors' own way
+            raise OSError(str(error)) from error
+
+    write_atomically(path, write)
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

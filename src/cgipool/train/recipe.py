@@ -39,7 +39,7 @@ class Recipe:
     dropout: float = 0.5
     """After the head's first layer. The paper names none; 0.5 is the released code's."""
     dropout_epochs: int | None = None
-    """Dropout acts in this many first epochs only; None: always. Released: 1, as its training flag is never set again."""
+    """Dropout acts in so many first epochs only; None: always. Released: 1, as its training flag is never set again."""
     lr: float = 0.001
     """Adam's learning rate. Paper: 0.001."""
     weight_decay: float = 0.0001
@@ -69,7 +69,8 @@ class Recipe:
         _one_of("feature source", self.features, SOURCES)
         _one_of("vocabulary", self.vocabulary, VOCABULARIES)
         _one_of("class weight", self.class_weight or "balanced", ("balanced",))
-        for field in ("width", "levels", "batch_size", "epochs", "patience"):
+        _at_least("width", self.width, 2)  # the head's second layer is half as wide
+        for field in ("levels", "batch_size", "epochs", "patience"):
             _at_least(field, getattr(self, field), 1)
         for field in ("alpha", "alpha_proteins", "lr", "weight_decay"):
             _at_least(field, getattr(self, field), 0)

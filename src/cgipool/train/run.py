@@ -1,25 +1,29 @@
 """A run: one method on one data set over S splits, in a folder that can be resumed.
 
-    DIR/run.json       all that determines the result: data, method, recipe, seed, versions
-    DIR/splits.json    the splits
-    DIR/split-000/     metrics.jsonl, weights.safetensors, probabilities.npy, result.json (and, while it runs, a checkpoint)
-    DIR/result.json    the whole result
+DIR/run.json       all that determines the result: data, method, recipe, seed, versions
+DIR/splits.json    the splits
+DIR/split-000/     metrics.jsonl, weights.safetensors, probabilities.npy, result.json (and, while it runs, a checkpoint)
+DIR/result.json    the whole result
 """
 
 import contextlib
 import hashlib
+import math
 import multiprocessing
+import os
 import platform
 import shutil
+import signal
 import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from cgipool.data.graphs import GraphSet
@@ -53,9 +57,10 @@ def train(
 ) -> Result:
     """Train a method on random splits of a data set (a GraphSet, a name or a path) and test each split once.
 
-    `splits` is how many random splits to draw, beginning with number `first`, or the splits themselves. `settings` change
-    single settings of the recipe (ratio=0.5, epochs=20, …). With `out` the run is kept in that folder. `jobs` trains so
-    many splits at a time, each in a process with one thread. `tell` is called with a `Progress` after each epoch.
+    `splits` is how many random splits to draw, beginning with number `first`, or the splits themselves. `settings`
+    change single settings of the recipe (ratio=0.5, epochs=20, …). With `out` the run is kept in that folder. More than
+    one of `jobs` trains so many splits at a time, each in a process with one thread. `tell` is called with a `Progress`
+    after each epoch and at the end of each split.
     """
     method_named(method)
     chosen = recipe_named(recipe).but(**settings)
@@ -67,12 +72,17 @@ def train(
         if splits < 1:
             raise UserError(f"splits must be at least 1, not {splits}")
         splits = random_splits(graphs, seed=seed, indices=range(first, first + splits), kind=split_kind)
+    if len({split.index for split in splits}) < len(splits):
+        raise UserError("two of the splits bear the same number, and each needs a folder of its own")
     with _folder(out) as folder:
         _prepare(folder, _identity(graphs, method, chosen, seed, splits), splits, resume, overwrite)
         tasks = [Task(method, chosen, split, seed, device, split_folder(folder, split.index)) for split in splits]
         began = time.perf_counter()
         waiting = [task for task in tasks if not (task.folder / "result.json").exists()]
-        _train_all(waiting, graphs, min(jobs, len(waiting)), tell)
+        for task in tasks:
+            if task not in waiting:
+                _tell_finished(task, tell)
+        _train_all(waiting, graphs, jobs, tell)
         rows = [read_json(task.folder / "result.json") for task in tasks]
         result = Result(graphs.name, method, chosen.name, seed, time.perf_counter() - began, rows)
         write_json(folder / "result.json", result.to_json())
@@ -87,7 +97,7 @@ def split_folder(folder: Path, index: int) -> Path:
 def check_device(device: str) -> None:
     """An error unless torch can compute there."""
     try:
-        torch.empty(1, device=device)
+        torch.zeros(1, device=device).tolist()
     except (RuntimeError, AssertionError, ValueError) as error:
         raise UserError(f"device {device!r} cannot be used: {str(error).splitlines()[0]}") from None
 
@@ -107,11 +117,11 @@ def _identity(graphs: GraphSet, method: str, recipe: Recipe, seed: int, splits: 
     content = hashlib.sha256()
     for array in (graphs.node_ptr, graphs.edge_ptr, graphs.edge_disp, graphs.y, graphs.category, graphs.attributes):
         if array is not None:
-            content.update(np.ascontiguousarray(array))
+            content.update(array.tobytes())
     drawn = hashlib.sha256()
     for split in splits:
         for side in (split.train, split.val, split.test):
-            drawn.update(np.ascontiguousarray(side))
+            drawn.update(side.tobytes())
     return {
         "dataset": graphs.name,
         "graphs": graphs.n_graphs,
@@ -161,13 +171,18 @@ def _named(differs: list[str], before: dict, now: dict) -> str:
     return plain if plain != name else f"{name} ({before.get(name)} then, {now[name]} now)"
 
 
+def _tell_finished(task: Task, tell: Tell) -> None:
+    row = read_json(task.folder / "result.json")
+    tell(Progress(task.split.index, row["epochs"], row["val_loss"], math.nan, row["best_epoch"], done=True))
+
+
 def _train_all(tasks: list[Task], graphs: GraphSet, jobs: int, tell: Tell) -> None:
-    if jobs <= 1:
+    if jobs == 1 or not tasks:
         for task in tasks:
             train_split(task, graphs, tell)
         return
     context = multiprocessing.get_context("spawn")
-    messages = context.Queue()
+    messages, stop = context.Queue(), context.Event()
 
     def listen() -> None:
         while (message := messages.get()) is not None:
@@ -178,22 +193,48 @@ def _train_all(tasks: list[Task], graphs: GraphSet, jobs: int, tell: Tell) -> No
     try:
         with tempfile.TemporaryDirectory(prefix="cgipool-") as shared:
             graphs.save(Path(shared, "graphs"))
-            arguments = (Path(shared, "graphs"), messages)
-            with ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=arguments) as pool:
-                for done in [pool.submit(_train_in_worker, task) for task in tasks]:
-                    done.result()
+            arguments = (Path(shared, "graphs"), messages, stop)
+            workers = min(jobs, len(tasks))
+            with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=arguments) as pool:
+                try:
+                    for done in as_completed([pool.submit(_train_in_worker, task) for task in tasks]):
+                        done.result()
+                except BaseException:  # Ctrl-C included: the pool would wait for all that is still to do
+                    stop.set()
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    raise
+    except BrokenProcessPool:
+        raise UserError(
+            "a worker process was ended from outside, or for want of memory; fewer jobs need less"
+        ) from None
     finally:
         messages.put(None)
         listener.join()
 
 
 _worker: dict[str, Any] = {}
-"""What a worker process was started with: its data set, mapped from disk, and the queue of its messages."""
+"""What a worker process was started with: its data set, mapped from disk, and what it tells its progress to."""
 
 
-def _start_worker(folder: Path, messages: "multiprocessing.Queue[Progress | None]") -> None:
+def _start_worker(folder: Path, messages: "multiprocessing.Queue[Progress | None]", stop: Event) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it as well and sets `stop`
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
-    _worker.update(graphs=GraphSet.load(folder, mmap=True), tell=messages.put)
+
+    def tell(progress: Progress) -> None:
+        if stop.is_set():
+            raise UserError("stopped")
+        messages.put(progress)
+
+    _worker.update(graphs=GraphSet.load(folder, mmap=True), tell=tell)
+
+
+def _end_with_parent() -> None:
+    """Left behind by a parent that was killed, a worker would write into the folder beside the resumed run."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _train_in_worker(task: Task) -> None:

@@ -1,5 +1,6 @@
 """Training on one split: pure in (data, method, recipe, split, seed), so it does not know what runs beside it."""
 
+import contextlib
 import json
 import math
 import os
@@ -98,6 +99,17 @@ def epoch_ids(task: Task, epoch: int) -> Iterator[np.ndarray]:
     ids, size = task.split.train[order], task.recipe.batch_size
     for start in range(0, len(ids), size):
         yield ids[start : start + size]
+
+
+@contextlib.contextmanager
+def flushed_denormals() -> Iterator[None]:
+    """Numbers below 1e-38 count as 0. Adam's moments of weights with vanishing gradients are full of them, and on a CPU
+    each costs as much as a hundred ordinary ones: an epoch of NCI1 took a quarter longer."""
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
 
 
 class Training:
@@ -199,7 +211,7 @@ class Log:
     def cut_back_to(self, epoch: int) -> None:
         """Drop what was written after that epoch, and a last line that was never finished."""
         rows = [line for line in self._lines() if json.loads(line)["epoch"] <= epoch]
-        write_atomically(self.path, lambda temporary: temporary.write_text("".join(rows), encoding="utf-8") and None)
+        write_atomically(self.path, lambda temporary: temporary.write_text("".join(rows), encoding="utf-8"))
 
     def append(self, row: dict[str, Any]) -> None:
         """Add one line."""
@@ -228,10 +240,10 @@ def train_split(task: Task, graphs: GraphSet, tell: Tell) -> None:
     if checkpoint.exists():
         load_state(checkpoint, training.state)
     log.cut_back_to(training.state.epoch)
-    training.run(tell, log)
-
+    with flushed_denormals():
+        training.run(tell, log)
+        metrics, probabilities = training.test()
     state = training.state
-    metrics, probabilities = training.test()
     save_tensors(task.folder / "weights.safetensors", state.best, {"epoch": str(state.best_epoch)})
     write_atomically(task.folder / "probabilities.npy", lambda path: _save_array(path, probabilities))
     result = {

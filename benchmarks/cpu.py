@@ -1,0 +1,155 @@
+"""`make bench`: this library against the same network in stock PyG (peer.py), on a CPU, as ratios of one run.
+
+    python benchmarks/cpu.py [NAME …] [--json FILE]
+
+Two processes, one for each program, hold the data set and take turns at training epochs, so that whatever else the
+machine does falls on both. Loading is timed for each in a process of its own, with its peak memory. Both train the
+paper form with the paper's settings on 80 % of the graphs, one job on all cores. Archives: $CGIPOOL_DATA, by default
+../shared/data/tu.
+"""
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+DATA = Path(os.environ.get("CGIPOOL_DATA", Path(__file__).resolve().parents[2] / "shared" / "data" / "tu"))
+REQUIRED = {"NCI1": 2.5, "PROTEINS": 2.5, "IMDB-MULTI": 2.0, "COLLAB": 15.0}
+EPOCHS = {"COLLAB": 3}
+LOADED = "COLLAB"
+REQUIRED_LOADING = 10.0
+
+
+def ours(name: str):
+    """A function that trains one epoch with this library."""
+    from cgipool.data import load_dataset, random_splits
+    from cgipool.train.recipe import PAPER
+    from cgipool.train.split import Task, Training, flushed_denormals
+
+    graphs = load_dataset(DATA / f"{name}.zip")
+    (split,) = random_splits(graphs, seed=0, indices=[0])
+    training = Training(Task("cgi", PAPER, split, 0, "cpu", Path()), graphs)
+
+    def epoch() -> None:
+        with flushed_denormals():
+            training.train_epoch()
+
+    return epoch
+
+
+def peer(name: str):
+    """A function that trains one epoch with stock PyG."""
+    from torch_geometric.loader import DataLoader
+
+    import peer
+
+    with tempfile.TemporaryDirectory() as root:
+        dataset = peer.load_peer(DATA / f"{name}.zip", Path(root))
+    train = dataset.shuffle()[: int(0.8 * len(dataset))]
+    loader = DataLoader(train, batch_size=peer.BATCH_SIZE, shuffle=True)
+    model = peer.PeerNetwork(dataset.num_features, dataset.num_classes)
+    optimizer = peer.make_optimizer(model)
+    alpha = 1.0 if name == "PROTEINS" else peer.ALPHA
+    return lambda: peer.train_epoch(model, loader, optimizer, alpha)
+
+
+def serve(program: str, name: str) -> None:
+    """In a process of its own: one epoch for every line that comes in, its seconds out."""
+    epoch = {"ours": ours, "peer": peer}[program](name)
+    for _ in sys.stdin:
+        start = time.perf_counter()
+        epoch()
+        print(time.perf_counter() - start, flush=True)
+
+
+def load(program: str, name: str) -> None:
+    """In a process of its own: seconds from archive (PyG: from its unpacked files) to data set, and peak MiB."""
+    archive = DATA / f"{name}.zip"
+    if program == "ours":
+        from cgipool.data import load_dataset
+
+        start = time.perf_counter()
+        load_dataset(archive, cache=False)
+    else:
+        import peer
+
+        root = Path(tempfile.mkdtemp())
+        peer.unpack(archive, root)
+        start = time.perf_counter()
+        peer.build(name, root)
+    seconds = time.perf_counter() - start
+    print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+
+
+def start(*arguments: str) -> subprocess.Popen:
+    command = [sys.executable, "-W", "ignore", __file__, *arguments]
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+
+
+def compare_epochs(name: str) -> dict:
+    programs = {program: start("--serve", program, name) for program in ("ours", "peer")}
+    seconds: dict[str, list[float]] = {program: [] for program in programs}
+    for _ in range(1 + EPOCHS.get(name, 9)):
+        for program, process in programs.items():
+            process.stdin.write("epoch\n")
+            process.stdin.flush()
+            seconds[program].append(float(process.stdout.readline()))
+    for process in programs.values():
+        process.communicate()
+    medians = {program: statistics.median(values[1:]) for program, values in seconds.items()}  # the first warms up
+    ratio = statistics.median(p / o for o, p in zip(seconds["ours"][1:], seconds["peer"][1:], strict=True))
+    return {"what": f"{name} training epoch", **medians, "ratio": ratio, "required": REQUIRED.get(name)}
+
+
+def compare_loading(name: str) -> dict:
+    row = {}
+    for program in ("ours", "peer"):
+        output = start("--load", program, name).communicate()[0]
+        row[program], row[f"{program}_peak_mib"] = json.loads(output.splitlines()[-1])
+    return {"what": f"{name} loading", **row, "ratio": row["peer"] / row["ours"], "required": REQUIRED_LOADING}
+
+
+def show(row: dict) -> None:
+    verdict = "" if row["required"] is None else ("reached" if row["ratio"] >= row["required"] else "NOT reached")
+    required = "" if row["required"] is None else f"required {row['required']:4.1f}×  {verdict}"
+    memory = f"  peak {row['ours_peak_mib']:.0f} MiB, PyG {row['peer_peak_mib']:.0f}" if "ours_peak_mib" in row else ""
+    print(f"{row['what']:28} ours {row['ours']:7.3f} s  PyG {row['peer']:7.3f} s  ratio {row['ratio']:5.1f}×  "
+          f"{required}{memory}", flush=True)  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=list(REQUIRED), help="data sets (default: %(default)s)")
+    parser.add_argument("--json", type=Path, help="also write the rows to this file")
+    parser.add_argument("--serve", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--load", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        return serve(*options.serve)
+    if options.load:
+        return load(*options.load)
+    missing = [name for name in options.names if not (DATA / f"{name}.zip").exists()]
+    if missing:
+        sys.exit(f"no archive {missing[0]}.zip in {DATA}; set CGIPOOL_DATA to the folder of the TU archives")
+    rows = []
+    for name in options.names:
+        rows.append(compare_epochs(name))
+        show(rows[-1])
+    if LOADED in options.names:
+        rows.append(compare_loading(LOADED))
+        show(rows[-1])
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+    return None
+
+
+if __name__ == "__main__":
+    main()

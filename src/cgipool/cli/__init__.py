@@ -1,0 +1,60 @@
+"""The command line. A command parses, calls one function and prints; torch is imported inside it, not before."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from cgipool.cli.data import app as data
+from cgipool.cli.demo import demo
+from cgipool.cli.errors import one_line
+from cgipool.cli.train import train
+from cgipool.version import __version__
+
+app = typer.Typer(
+    name="cgipool",
+    help="Graph classification with learned pooling: CGIPool and its peers.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(train)
+app.add_typer(data, name="data")
+app.command()(demo)
+
+
+@app.command()
+def methods() -> None:
+    """List the pooling methods that `train --method` knows."""
+    from cgipool.cli.tables import methods_table, output
+    from cgipool.pool import METHODS
+
+    output().print(methods_table(METHODS))
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"cgipool {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _start(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command line (by default the process's own); the exit code. An error is one line on stderr."""
+    try:
+        code = int(app(args=arguments, prog_name="cgipool", standalone_mode=False) or 0)
+        line = "stopped" if code == 130 else None  # how typer reports Ctrl-C
+    except (Exception, KeyboardInterrupt) as error:
+        line, code = one_line(error)
+    if line is not None:
+        print(f"cgipool: {line}", file=sys.stderr)
+    return code

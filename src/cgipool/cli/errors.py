@@ -1,0 +1,43 @@
+"""Which errors a user can mend, and how each is told: one line and an exit code."""
+
+import typer
+
+from cgipool.errors import UserError
+
+UsageError = typer.BadParameter.__mro__[1]
+"""The error of an unknown option or a value out of range. typer has its own copy of click in some versions, and none of
+them exports this class."""
+
+MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
+"""How torch says that there is too little memory; on a CPU it is a plain RuntimeError."""
+
+
+class Interrupted(Exception):
+    """Ctrl-C; the message says how to go on."""
+
+
+def one_line(error: BaseException) -> tuple[str, int]:
+    """What to print and the exit code; an error that no user causes is raised again."""
+    if isinstance(error, Interrupted | KeyboardInterrupt | typer.Abort):
+        return _flat(error) or "stopped", 130
+    if isinstance(error, UserError):
+        return _flat(error), 2
+    if isinstance(error, UsageError):
+        return _usage(error), 2
+    if isinstance(error, OSError):
+        place = f"{error.filename}: " if error.filename else ""
+        return f"{place}{error.strerror or _flat(error)}", 2
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(m in str(error) for m in MEMORY)):
+        return "not enough memory; a smaller --batch-size, --width or --jobs needs less", 2
+    raise error
+
+
+def _usage(error: BaseException) -> str:
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context else "cgipool"
+    said = getattr(error, "format_message", error.__str__)()
+    return f"{' '.join(said.split()).removesuffix('.')} (see {path} --help)"
+
+
+def _flat(error: BaseException) -> str:
+    return " ".join(str(error).split())

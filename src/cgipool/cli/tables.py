@@ -1,0 +1,152 @@
+"""What the commands print on stdout, as rich tables; no torch."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from cgipool.data import Entry
+    from cgipool.demo import Shown
+    from cgipool.pool import Method
+    from cgipool.train.result import Result
+
+FEW = 20
+"""Up to so many splits have a row each."""
+
+METRICS = {
+    "accuracy": "accuracy, %",
+    "balanced_accuracy": "balanced accuracy, %",
+    "roc_auc": "ROC-AUC, %",
+    "pr_auc": "PR-AUC, %",
+    "mcc": "MCC, −1 to 1",
+}
+
+
+def output() -> Console:
+    """Stdout. A pipe has no width, so it gets one that no table of ours exceeds."""
+    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 140)
+
+
+def _table(*headings: str, left: int = 1) -> Table:
+    """A table whose first `left` columns are words and whose other columns are numbers."""
+    table = Table(box=None, pad_edge=False)
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if place < left else "right")
+    return table
+
+
+def _number(metric: str, value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.3f}" if metric == "mcc" else f"{100 * value:.2f}"
+
+
+def result_tables(result: "Result", title: str, out: Path | None) -> list[Table | str]:
+    """The closing tables of a run: metrics over splits, the splits one by one where they are few, costs."""
+    rows, n = result.rows, len(result.rows)
+    heading = f"{result.dataset} · {title} · recipe {result.recipe} · seed {result.seed}"
+    summary = _table("test", "mean", "SD", "SE")
+    for metric, words in METRICS.items():
+        summary.add_row(words, *(_number(metric, value) for value in result.summary(metric)))
+    shown: list[Table | str] = ["", f"{heading} · {n} split{'s' if n > 1 else ''}", "", summary, ""]
+    if 1 < n <= FEW:
+        each = _table("split", "epochs", "best epoch", "validation loss", "test accuracy, %", "seconds", left=0)
+        for row in rows:
+            accuracy = _number("accuracy", row["test"]["accuracy"])
+            numbers = (f"{row['val_loss']:.4f}", accuracy, f"{row['seconds']:.1f}")
+            each.add_row(str(row["split"]), str(row["epochs"]), str(row["best_epoch"]), *numbers)
+        shown += [each, ""]
+    epochs = [row["epochs"] for row in rows]
+    span = f" ({min(epochs)} to {max(epochs)})" if n > 1 else ""
+    plain = result.to_json()
+    shown.append(
+        f"epochs {np.mean(epochs):.4g}{span} · training epoch {1000 * plain['epoch_seconds']:.0f} ms · "
+        f"{result.seconds:.1f} s in all · {plain['parameters']:,} parameters"
+    )
+    return [*shown, f"kept in {out}"] if out else shown
+
+
+def methods_table(methods: Mapping[str, "Method"]) -> Table:
+    """The registry of methods."""
+    table = Table("name", "method", "what it does", "paper", box=None, pad_edge=False)
+    for name, method in methods.items():
+        table.add_row(name, method.title, method.about, method.paper)
+    return table
+
+
+def catalogue_table(catalogue: Mapping[str, "Entry"], places: Mapping[str, str]) -> Table:
+    """The data sets known by name; `places` says where each is at hand."""
+    table = _table("name", "family", "graphs", "classes", left=2)
+    table.add_column("at hand")
+    table.add_column("what it is")
+    for name, entry in catalogue.items():
+        about = entry.description + (" (in the paper)" if entry.in_paper else "")
+        table.add_row(name, entry.family, f"{entry.graphs:,}", str(entry.classes), places[name] or "–", about)
+    return table
+
+
+def info_table(described: Mapping[str, Any]) -> Table:
+    """A description of a data set, one fact a line."""
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for fact, words in _facts(described):
+        table.add_row(fact, Text(words))
+    return table
+
+
+def _facts(d: Mapping[str, Any]) -> list[tuple[str, str]]:
+    nodes, edges, twins = d["node_columns"], d["edge_columns"], d["duplicates"]
+    facts = [
+        ("name", d["name"]),
+        ("graphs", f"{d['graphs']:,}"),
+        ("nodes", f"{d['nodes']:,}, {d['nodes_per_graph']:.2f} per graph"),
+        ("", f"from {d['smallest']} to {d['largest']}, median {d['median']:g}; {d['isolated_nodes']:,} isolated"),
+        ("edges", f"{d['edges']:,}, {d['edges_per_graph']:.2f} per graph (each counted once)"),
+        *_classes(d["classes"]),
+        ("node labels", _columns(nodes["labels"])),
+        ("node attributes", _floats(nodes["attributes"])),
+    ]
+    if nodes["truth"]:
+        facts.append(("node truth", "which nodes decide the class is known"))
+    facts += [
+        ("edge labels", _columns(edges["labels"])),
+        ("edge attributes", _floats(edges["attributes"])),
+        ("edge weights", "yes" if edges["weight"] else "none"),
+    ]
+    if d["note"]:
+        facts.append(("note", d["note"]))
+    dropped = ", ".join(f"{count:,} {what}" for what, count in d["dropped"].items() if count)
+    return [
+        *facts,
+        ("changed on reading", dropped or "nothing"),
+        ("duplicates", f"{twins['distinct']:,} distinct graphs, as far as 1-WL can tell"),
+        ("", f"{twins['with_twin']:,} graphs have a twin; {twins['conflicting']:,} kinds of twins differ in class"),
+    ]
+
+
+def _classes(classes: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    lines = [f"{c['name']}: {c['graphs']:,} graphs, {100 * c['share']:.1f} %" for c in classes]
+    return [("classes" if place == 0 else "", line) for place, line in enumerate(lines)]
+
+
+def _columns(labels: list[int]) -> str:
+    return "; ".join(f"column {j}: {count} values" for j, count in enumerate(labels)) or "none"
+
+
+def _floats(count: int) -> str:
+    return f"{count} columns" if count else "none"
+
+
+def demo_tables(shown: "Shown") -> list[Table | str]:
+    """What the demo found."""
+    table = _table("share of nodes that the pooling kept", "of the motif, %", "at random, %")
+    for level, (motif, chance) in enumerate(zip(shown.motif, shown.chance, strict=True), 1):
+        table.add_row(f"after level {level}", f"{100 * motif:.1f}", f"{100 * chance:.1f}")
+    accuracy = f"test accuracy {100 * shown.accuracy:.1f} % on {shown.graphs} graphs; chance is "
+    accuracy += f"{100 / shown.classes:.0f} %, as there are {shown.classes} classes"
+    return ["", accuracy, "", table, "", f"picture: {shown.picture}"]

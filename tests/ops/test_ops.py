@@ -1,0 +1,194 @@
+"""The graph operations against dense float64 formulas, on a batch with every oddity: a one-node graph, an empty slot,
+an edgeless graph, dead nodes, padding."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from cgipool import ops
+from cgipool.ops import library
+
+F, M = 5, 3
+SIZES = (3, 1, 4, 0, 6)
+PADDING = 2
+OPS = {name: op for name, op in vars(library).items() if isinstance(op, library.GraphOp)}
+
+
+def some_batch(seed: int = 0) -> SimpleNamespace:
+    random = torch.Generator().manual_seed(seed)
+    slot_ptr = torch.tensor((0, *SIZES)).cumsum(0)
+    nodes = int(slot_ptr[-1])
+    positions = nodes + PADDING
+    graph = torch.repeat_interleave(torch.arange(len(SIZES)), torch.tensor(SIZES))
+    graph = torch.cat([graph, torch.full((PADDING,), len(SIZES) - 1)])
+    chance = torch.rand(positions, positions, generator=random) < 0.6
+    inside = (graph[:, None] == graph) & (graph != 2)  # graph 2 has no edges
+    adjacency = torch.triu(chance & inside, 1).double()
+    adjacency[nodes:] = adjacency[:, nodes:] = 0
+    adjacency = adjacency + adjacency.T
+    alive = torch.ones(positions, dtype=torch.double)
+    alive[nodes:] = 0
+    alive[[1, 9]] = 0
+    row_ptr = torch.cat([torch.zeros(1), adjacency.sum(1).cumsum(0)]).int()
+    neighbor = torch.cat([adjacency.nonzero()[:, 1], torch.zeros(3, dtype=torch.long)]).int()
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=random, dtype=torch.double)
+
+    kept = torch.tensor([0, 2, 5, 10, 11])
+    flags = torch.zeros(positions).index_fill(0, kept, 1)
+    return SimpleNamespace(
+        adjacency=adjacency,
+        alive=alive,
+        graph=graph,
+        slot_ptr=slot_ptr,
+        row_ptr=row_ptr,
+        neighbor=neighbor,
+        kept=kept,
+        before=torch.cat([torch.zeros(1), flags.cumsum(0)]).long(),
+        member=torch.nn.functional.one_hot(graph, len(SIZES)).double().T * (torch.arange(positions) < nodes),
+        x=normal(positions, F),
+        weight=normal(positions, M) * alive[:, None],
+        value=normal(len(SIZES), M, F),
+        scale=normal(positions) * alive,
+        table=normal(7, F),
+        category=torch.randint(0, 7, (positions, 2), generator=random).int(),
+    )
+
+
+def arguments(b: SimpleNamespace) -> dict[str, tuple]:
+    where = (b.graph, b.slot_ptr)
+    top, total = library.readout(b.x, b.alive, *where)
+    return {
+        "propagate": (b.x, b.scale, 0.5, b.row_ptr, b.neighbor),
+        "degree": (b.alive, b.row_ptr, b.neighbor),
+        "keep_top_k": (b.weight, b.alive, torch.tensor([1, 1, 2, 0, 3]), b.graph),
+        "sums": (b.x, b.weight, *where),
+        "spread": (b.value, b.weight, *where),
+        "dots": (b.x, b.value, *where),
+        "readout": (b.x, b.alive, *where),
+        "readout_grad": (torch.randn_like(top), torch.randn_like(total), b.x, top, b.alive, *where),
+        "take": (b.x, b.scale, b.kept, b.before),
+        "take_grad": (torch.randn(len(b.kept), F, dtype=torch.double), b.x, b.scale, b.kept, b.before),
+        "lookup": (b.table, b.category),
+        "lookup_grad": (b.x, b.category, 7),
+    }
+
+
+def expected(b: SimpleNamespace) -> dict[str, torch.Tensor]:
+    """The dense formulas."""
+    here = b.member.sum(0)  # 0 at padding
+    s, eye = torch.diag(b.scale), torch.eye(len(b.x), dtype=torch.double)
+    gathered = b.value[b.graph] * here[:, None, None]
+    living = [(b.member[g] * b.alive) > 0 for g in range(len(SIZES))]
+    top = torch.stack([b.x[mask].max(0).values if mask.any() else b.x.new_zeros(F) for mask in living])
+    return {
+        "propagate": s @ (b.adjacency + 0.5 * eye) @ s @ b.x,
+        "degree": b.adjacency @ b.alive,
+        "sums": torch.einsum("gp,pm,pf->gmf", b.member, b.weight, b.x),
+        "spread": torch.einsum("pm,pmf->pf", b.weight, gathered),
+        "dots": torch.einsum("pf,pmf->pm", b.x, gathered),
+        "readout": torch.cat([top, b.member @ (b.x * b.alive[:, None])], 1),
+        "take": (b.x * b.scale[:, None])[b.kept],
+        "lookup": b.table[b.category.long()].sum(1),
+    }
+
+
+def joined(result) -> torch.Tensor:
+    return torch.cat(result, 1) if isinstance(result, tuple) else result
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_each_op_is_its_dense_formula(seed):
+    batch = some_batch(seed)
+    for name, formula in expected(batch).items():
+        torch.testing.assert_close(joined(OPS[name](*arguments(batch)[name])), formula)
+
+
+def test_every_op_is_in_the_tables_of_this_test():
+    assert set(arguments(some_batch())) == set(OPS)
+
+
+def with_gradients(name: str) -> tuple:
+    """Arguments of which the differentiable ones, which stand first, ask for a gradient."""
+    first = {"propagate": 1, "sums": 2, "spread": 2, "dots": 2, "readout": 1, "take": 2, "lookup": 1}.get(name, 0)
+    args = arguments(some_batch())[name]
+    return *(a.requires_grad_() for a in args[:first]), *args[first:]
+
+
+@pytest.mark.parametrize("name", sorted(OPS))
+def test_opcheck(name):
+    results = torch.library.opcheck(OPS[name].custom, with_gradients(name))
+    assert set(results.values()) == {"SUCCESS"}
+
+
+@pytest.mark.parametrize("form", ["plain", "custom"])
+@pytest.mark.parametrize("name", ["propagate", "sums", "spread", "dots", "readout", "take", "lookup"])
+def test_gradients_against_finite_differences(name, form):
+    op = OPS[name] if form == "plain" else OPS[name].custom
+    assert torch.autograd.gradcheck(op, with_gradients(name))
+
+
+@pytest.mark.parametrize("name", sorted(OPS))
+def test_vmap_is_one_split_after_another(name):
+    batches = [arguments(some_batch(seed))[name] for seed in range(3)]
+    if name in ("propagate", "degree"):  # the numbers of neighbours differ: room for the largest
+        room = max(len(args[-1]) for args in batches)
+        batches = [(*args[:-1], torch.nn.functional.pad(args[-1], (0, room - len(args[-1])))) for args in batches]
+    columns = [torch.stack(c) if isinstance(c[0], torch.Tensor) else c[0] for c in zip(*batches, strict=True)]
+    dims = tuple(0 if isinstance(c, torch.Tensor) else None for c in columns)
+    together = torch.vmap(OPS[name], in_dims=dims)(*columns)
+    for split, args in enumerate(batches):
+        alone = OPS[name](*args)
+        for a, b in zip(together, alone, strict=True) if isinstance(alone, tuple) else [(together, alone)]:
+            torch.testing.assert_close(a[split], b)
+
+
+def test_gradient_through_vmap():
+    batches = [some_batch(seed) for seed in range(3)]
+    x = torch.stack([b.x for b in batches]).requires_grad_()
+    weight, graph, slot_ptr = (torch.stack([getattr(b, n) for b in batches]) for n in ("weight", "graph", "slot_ptr"))
+    torch.vmap(ops.sums)(x, weight, graph, slot_ptr).square().sum().backward()
+    for split, b in enumerate(batches):
+        alone = b.x.clone().requires_grad_()
+        ops.sums(alone, b.weight, b.graph, b.slot_ptr).square().sum().backward()
+        torch.testing.assert_close(x.grad[split], alone.grad)
+
+
+def test_maximum_shares_its_gradient_among_ties():
+    x = torch.tensor([[1.0], [2.0], [2.0], [0.5]], requires_grad=True)
+    graph, slot_ptr = torch.zeros(4, dtype=torch.long), torch.tensor([0, 4])
+    top, _ = ops.readout(x, torch.ones(4), graph, slot_ptr)
+    top.sum().backward()
+    assert x.grad.squeeze(1).tolist() == [0.0, 0.5, 0.5, 0.0]
+
+
+class TestKeepTopK:
+    graph = torch.tensor([0, 0, 0, 0, 1, 1, 1])
+    alive = torch.ones(7)
+
+    def keep(self, score, k, alive=None) -> list[int]:
+        column = torch.tensor(score).unsqueeze(1)
+        kept = ops.keep_top_k(column, self.alive if alive is None else alive, torch.tensor(k), self.graph)
+        return kept.squeeze(1).nonzero().flatten().tolist()
+
+    def test_best_of_each_graph(self):
+        assert self.keep([0.1, 0.4, -3.0, 0.2, -1.0, -2.0, -0.5], [2, 1]) == [1, 3, 6]
+
+    def test_ties_go_to_the_lower_position(self):
+        assert self.keep([1.0] * 7, [3, 2]) == [0, 1, 2, 4, 5]
+
+    def test_minus_zero_is_zero(self):
+        assert self.keep([-0.0, 0.0, -0.0, 0.0, 0.0, -0.0, 1.0], [2, 2]) == [0, 1, 4, 6]
+
+    def test_the_dead_are_never_kept(self):
+        alive = torch.tensor([1.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0])
+        assert self.keep([0.0, 9.0, 1.0, 2.0, 9.0, 9.0, 9.0], [2, 0], alive) == [2, 3]
+        assert self.keep([-torch.inf, 9.0, -torch.inf, -torch.inf, 9.0, 9.0, 9.0], [9, 9], alive) == [0, 2, 3]
+
+    def test_columns_are_ranked_apart(self):
+        score = torch.randn(7, 4)
+        together = ops.keep_top_k(score, self.alive, torch.tensor([2, 2]), self.graph)
+        for column in range(4):
+            assert self.keep(score[:, column].tolist(), [2, 2]) == together[:, column].nonzero().flatten().tolist()

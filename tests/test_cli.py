@@ -1,0 +1,342 @@
+"""The command line: what it prints where, and that every mistake of a user is one line and exit code 2."""
+
+import io
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cgipool.cli import errors, main
+from cgipool.cli.train import parse_ratio
+from cgipool.data import CATALOGUE, motifs
+from cgipool.version import __version__
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+TINY = ["--width", "16", "--epochs", "2", "--batch-size", "32"]
+
+SOUND = {
+    "A": "".join(f"{2 * g + 1}, {2 * g + 2}\n{2 * g + 2}, {2 * g + 1}\n" for g in range(12)),
+    "graph_indicator": "".join(f"{g + 1}\n{g + 1}\n" for g in range(12)),
+    "graph_labels": "".join(f"{g % 2}\n" for g in range(12)),
+}
+"""A TU data set: twelve graphs of one edge, two classes."""
+
+
+def write_archive(path: Path, members: dict[str, str] | None = None, **parts: str | None) -> Path:
+    """NAME.zip of the sound data set with some parts changed (None: left out), or of the given members."""
+    files = {f"{path.stem}/{path.stem}_{part}.txt": text for part, text in (SOUND | parts).items() if text is not None}
+    with zipfile.ZipFile(path, "w") as bundle:
+        for name, text in (files if members is None else members).items():
+            bundle.writestr(zipfile.ZipInfo(name), text)
+    return path
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> str:
+    """A saved data set that trains in a moment."""
+    motifs(40).save(tmp_path / "small")
+    return str(tmp_path / "small")
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line that the command line answers."""
+    assert main(list(arguments)) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("cgipool: ")
+    assert said.err.count("\n") == 1
+    assert said.err.endswith("\n")
+    return said.err.removeprefix("cgipool: ").rstrip("\n")
+
+
+def started(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=120)
+
+
+def test_version_and_help_do_not_wait_for_torch() -> None:
+    done = started("-m", "cgipool", "--version")
+    assert (done.stdout, done.stderr, done.returncode) == (f"cgipool {__version__}\n", "", 0)
+    code = """
+import sys
+from cgipool.cli import main
+for line in ("", "--help", "train --help", "data", "data info --help", "train --epochs 0"):
+    main(line.split())
+print([name for name in ("torch", "torch_geometric", "matplotlib") if name in sys.modules], file=sys.stderr)
+"""
+    done = started("-c", code)
+    assert done.stderr.splitlines()[-1] == "[]"
+    for option in ("--splits-file", "--vocabulary", "--resume", "--class-weight"):
+        assert option in done.stdout
+
+
+def test_json_is_all_that_stdout_holds(small: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", small, "--splits", "2", "--seed", "3", "--ratio", "5", *TINY, "--json"]) == 0
+    said = capsys.readouterr()
+    assert said.out.count("\n") == 1
+    result = json.loads(said.out)
+    keys = {"dataset", "method", "recipe", "splits", "test_accuracy", "test_accuracy_mean", "test_accuracy_sd"}
+    assert keys | {"epochs", "epoch_seconds", "seconds"} <= set(result)
+    assert (result["dataset"], result["method"], result["recipe"], result["splits"]) == ("motifs", "cgi", "paper", 2)
+    assert result["epochs"] == [2, 2]
+    assert len(result["test_accuracy"]) == 2
+    assert all(0.0 <= value <= 1.0 for value in result["test_accuracy"])
+    assert said.err.splitlines()[0].startswith("split 0: 2 epochs, best ")
+
+
+def test_the_closing_table(small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    assert main(["train", small, "--splits", "2", *TINY, "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    result = json.loads((out / "result.json").read_text())
+    words = [line.split() for line in said.splitlines()]
+    mean, deviation, error = (100 * result[f"test_accuracy_{part}"] for part in ("mean", "sd", "se"))
+    assert ["accuracy,", "%", f"{mean:.2f}", f"{deviation:.2f}", f"{error:.2f}"] in words
+    assert "motifs · CGIPool · recipe paper · seed 0 · 2 splits" in said
+    assert f"{result['parameters']:,} parameters" in said
+    assert said.rstrip().endswith(f"kept in {out}")
+
+
+def test_the_default_data_set_is_motifs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--epochs", "1", "--width", "8", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["dataset"] == "motifs"
+
+
+def test_options_reach_the_recipe(small: str, tmp_path: Path) -> None:
+    options = ["--recipe", "released", "--method", "cgi-nomi", "--ratio", "1.0", "--patience", "7", "--alpha", "0.5"]
+    options += ["--mi", "kl", "--features", "degree", "--vocabulary", "train", "--class-weight", "balanced"]
+    assert main(["train", small, *options, *TINY, "--folds", "4", "--out", str(tmp_path / "run")]) == 0
+    run = json.loads((tmp_path / "run" / "run.json").read_text())
+    expected = {"name": "released", "ratio": 1.0, "patience": 7, "alpha": 0.5, "alpha_proteins": 0.5, "mi": "kl"}
+    expected |= {"features": "degree", "vocabulary": "train", "class_weight": "balanced", "width": 16, "epochs": 2}
+    assert {name: run["recipe"][name] for name in expected} == expected
+    assert (run["method"], run["splits"]) == ("cgi-nomi", [0, 1, 2, 3])
+    again = ["train", small, *TINY, "--splits-file", str(tmp_path / "run" / "splits.json")]
+    assert main([*again, "--out", str(tmp_path / "again")]) == 0
+    files = [(tmp_path / name / "splits.json").read_text() for name in ("run", "again")]
+    assert files[0] == files[1]
+
+
+def test_resume_and_overwrite(small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["train", small, *TINY, "--out", str(tmp_path / "run")]
+    assert main(command) == 0
+    capsys.readouterr()
+    assert refused(capsys, *command).endswith("holds a run already; resume it (--resume) or replace it (--overwrite)")
+    assert "another ratio (0.8 then, 0.5 now)" in refused(capsys, *command, "--resume", "--ratio", "0.5")
+    assert main([*command, "--resume"]) == 0
+    assert main([*command, "--overwrite", "--ratio", "0.5"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "ratio"), [("0.8", 0.8), ("1.0", 1.0), ("5", 5), ("1", 1), ("1e0", 1.0), ("5e-1", 0.5), ("-1", -1)]
+)
+def test_ratio(text: str, ratio: float) -> None:
+    parsed = parse_ratio(text)
+    assert (parsed, type(parsed)) == (ratio, type(ratio))
+
+
+RATIO = "ratio must be a share in (0, 1] or a whole number of nodes from 1, not "
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("train NCI2", "unknown data set 'NCI2'; did you mean 'NCI1'? known: AIDS, "),
+        ("train no/such.zip", "there is no data set at no/such.zip"),
+        ("train --method cgj", "unknown method 'cgj'; did you mean 'cgi'? known: cgi, "),
+        ("train --recipe papr", "unknown recipe 'papr'; did you mean 'paper'? known: paper, released"),
+        ("train --mi js", "unknown mutual-information bound 'js'; known: gan, kl"),
+        ("train --features colour", "unknown feature source 'colour'; "),
+        ("train --vocabulary some", "unknown vocabulary 'some'; "),
+        ("train --class-weight even", "unknown class weight 'even'; "),
+        ("train --split-kind odd", "unknown kind of split 'odd'; "),
+        ("train --device gpu", "device 'gpu' cannot be used: "),
+        ("train --device meta", "device 'meta' cannot be used: "),
+        ("train --ratio 0", RATIO + "0"),
+        ("train --ratio 0.0", RATIO + "0.0"),
+        ("train --ratio -0.5", RATIO + "-0.5"),
+        ("train --ratio nan", RATIO + "nan"),
+        ("train --ratio 1.5", RATIO + "1.5"),
+        ("train --ratio half", "--ratio 'half' is neither a share in (0, 1] such as 0.8 nor a whole number"),
+        ("train --splits x", "Invalid value for '--splits': "),
+        ("train --alpha nan", "alpha must be at least 0, not nan"),
+        ("train --alpha -1", "alpha must be at least 0, not -1"),
+        ("train --epoch 3", "No such option: --epoch"),
+        ("train --epochs", "Option '--epochs' requires an argument"),
+        ("train motifs NCI1", "Got unexpected extra argument"),
+        ("trian", "No such command 'trian'"),
+        ("data info", "Missing argument 'NAME|PATH'"),
+        ("data fetch MUTAK", "unknown data set 'MUTAK'; did you mean 'MUTAG'?"),
+        ("train --resume --overwrite --out x", "--resume and --overwrite exclude each other"),
+        ("train --resume", "--resume and --overwrite need --out DIR"),
+        ("train --splits-file x --folds 5", "--splits-file and --folds exclude each other"),
+        ("train --folds 5 --splits 3", "--folds and --splits exclude each other"),
+        ("train --splits-file no.json", "cannot read no.json: No such file or directory"),
+        ("train --attributes", "motifs has no node attributes"),
+        ("train --features label", "motifs has no node labels"),
+    ],
+)
+def test_mistakes(capsys: pytest.CaptureFixture[str], own_cache: Path, arguments: str, message: str) -> None:
+    assert message in refused(capsys, *arguments.split())
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "least"),
+    [
+        ("--epochs", 0, 1),
+        ("--splits", 0, 1),
+        ("--first", -1, 0),
+        ("--seed", -1, 0),
+        ("--folds", 2, 3),
+        ("--jobs", 0, 1),
+        ("--width", 0, 2),
+        ("--batch-size", 0, 1),
+        ("--patience", 0, 1),
+    ],
+)
+def test_numbers_out_of_range(capsys: pytest.CaptureFixture[str], option: str, value: int, least: int) -> None:
+    said = refused(capsys, "train", option, str(value))  # typer's own words differ from version to version
+    assert re.fullmatch(rf"Invalid value for '{option}': .*\b{least}\b.* \(see cgipool train --help\)", said)
+
+
+CASES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "not a zip": (lambda path: path.write_text("<html>"), "{path} is not a zip archive"),
+    "cut short": (lambda path: path.write_bytes(write_archive(path).read_bytes()[:-60]), "{path}"),
+    "member missing": (lambda path: write_archive(path, graph_labels=None), "X_graph_labels.txt"),
+    "no number": (lambda path: write_archive(path, graph_labels=SOUND["graph_labels"].replace("1", "?", 1)), "line 2"),
+    "between graphs": (lambda path: write_archive(path, A=SOUND["A"] + "1, 24\n"), "line 25"),
+    "out of range": (lambda path: write_archive(path, A=SOUND["A"] + "1, 99\n"), "line 25"),
+    "labels too few": (lambda path: write_archive(path, node_labels="1\n2\n"), "X_node_labels.txt"),
+    "upwards": (lambda path: write_archive(path, {"../X_A.txt": "1, 2\n"}), "../X_A.txt"),
+    "absolute": (lambda path: write_archive(path, {"/X/X_A.txt": "1, 2\n"}), "/X/X_A.txt"),
+    "empty": (lambda path: write_archive(path, A="", graph_indicator="", graph_labels=""), "empty"),
+    "one class": (lambda path: write_archive(path, graph_labels="1\n" * 12), "X has graphs of one class only"),
+    "few graphs": (
+        lambda path: write_archive(path, A="1, 2\n2, 1\n", graph_indicator="1\n1\n2\n", graph_labels="0\n1\n"),
+        "X has 2 graphs; a split needs at least 10",
+    ),
+    "NaN": (lambda path: write_archive(path, node_attributes="nan\n" * 2 + "0.5\n" * 22), "column 0"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_archives(capsys: pytest.CaptureFixture[str], own_cache: Path, tmp_path: Path, case: str) -> None:
+    make, message = CASES[case]
+    path = tmp_path / "X.zip"
+    make(path)
+    assert message.format(path=path) in refused(capsys, "train", str(path), *TINY)
+
+
+def test_folders_that_cannot_be_used(small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    assert "Not a directory" in refused(capsys, "train", small, *TINY, "--out", str(tmp_path / "file" / "run"))
+    assert "is not empty and holds no run" in refused(capsys, "train", small, *TINY, "--out", str(tmp_path))
+
+
+def test_other_errors_are_one_line_or_raised() -> None:
+    assert errors.one_line(PermissionError(13, "Permission denied", "/x")) == ("/x: Permission denied", 2)
+    assert errors.one_line(KeyboardInterrupt()) == ("stopped", 130)
+    assert errors.one_line(MemoryError())[1] == 2
+    assert errors.one_line(RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 9 bytes"))[1] == 2
+    with pytest.raises(ZeroDivisionError):
+        errors.one_line(ZeroDivisionError())
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_interrupt(small: str, tmp_path: Path, jobs: str) -> None:
+    out = tmp_path / "run"
+    command = ["train", small, "--width", "16", "--epochs", "100000", "--patience", "100000", "--splits", "2"]
+    command = [sys.executable, "-m", "cgipool", *command, "--jobs", jobs, "--out", str(out)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    log = out / "split-000" / "metrics.jsonl"
+    while process.poll() is None and not (log.exists() and log.stat().st_size):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    said, complaint = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said == ""
+    assert complaint.splitlines()[-1] == f"cgipool: stopped; the same command with --resume goes on from {out}"
+    assert "Traceback" not in complaint
+
+
+def test_bars_on_a_terminal(small: str) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "cgipool", "train", small, "--width", "16", "--epochs", "100", "--splits", "2"]
+    command.append("--json")
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=theirs, env=os.environ | {"TERM": "xterm", "COLUMNS": "80"}
+    )
+    os.close(theirs)
+    shown = io.BytesIO()
+    try:
+        while block := os.read(ours, 4096):
+            shown.write(block)
+    except OSError:  # how Linux says that the other end is closed
+        pass
+    os.close(ours)
+    assert process.stdout is not None
+    with process.stdout:
+        assert json.loads(process.stdout.read())["splits"] == 2
+    assert process.wait() == 0
+    text = shown.getvalue().decode()
+    assert re.search(r"split 0 .* \d+/100  val loss \d\.\d{4}  acc \d+\.\d %  best \d+/100 ago .*0:00", text)
+    assert "split 1: 100 epochs, best " in text
+    assert "2/2" in text
+
+
+def test_data_list(own_cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own_cache.mkdir()
+    write_archive(own_cache / "MUTAG.zip")
+    assert main(["data", "list"]) == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert set(CATALOGUE) <= set(lines)
+    assert "built in" in lines["motifs"]
+    assert "cache" in lines["MUTAG"]
+    assert "4,110" in lines["NCI1"]
+
+
+def test_data_info(tmp_path: Path, own_cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(write_archive(tmp_path / "X.zip", A=SOUND["A"] + "1, 1\n", edge_labels="0\n" * 25))
+    assert main(["data", "info", path, "--json"]) == 0
+    described = json.loads(capsys.readouterr().out)
+    assert (described["graphs"], described["nodes"], described["edges"]) == (12, 24, 12)
+    assert main(["data", "info", path]) == 0
+    said = capsys.readouterr().out
+    for text in ("24, 2.00 per graph", "0: 6 graphs, 50.0 %", "1 self-loops", "no present recipe uses them"):
+        assert text in said
+    assert "12 graphs have a twin; 1 kinds of twins differ in class" in said
+
+
+def test_data_info_of_a_public_set(tu_archive: Callable[[str], Path], own_cache: Path, capsys) -> None:
+    assert main(["data", "info", str(tu_archive("PROTEINS"))]) == 0
+    assert "43,471, 39.06 per graph" in capsys.readouterr().out
+
+
+def test_data_fetch_of_what_is_built_in(own_cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "fetch", "Motifs"]) == 0
+    assert capsys.readouterr().out == "motifs is built in: nothing to download\n"
+
+
+def test_data_fetch(own_cache: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+    write_archive(tmp_path / "MUTAG.zip")
+    monkeypatch.setenv("CGIPOOL_MIRROR", tmp_path.as_uri())
+    assert main(["data", "fetch", "mutag"]) == 0
+    said = capsys.readouterr()
+    assert said.out == f"MUTAG: {own_cache / 'MUTAG.zip'}\n"
+    assert said.err == "downloaded MUTAG: 0.0 MB\n"
+
+
+def test_methods(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["methods"]) == 0
+    said = capsys.readouterr().out
+    for text in ("cgi-nomi", "CGIPool-RS", "SIGIR 2021"):
+        assert text in said
