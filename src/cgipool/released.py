@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -60,15 +59,13 @@ def load_released(path: str | Path, ratio: float | int = 0.8) -> ReleasedModel:
     theirs = _read(Path(path))
     try:
         ours = _renamed(theirs)
+        columns, width = ours["convs.0.root.weight"].shape
+        classes = len(ours["head.2.bias"])
+        network = Network(InputSize(columns), classes, form="released", conv="sage", width=width, ratio=ratio)
+        network.load_state_dict(ours)
     except KeyError as error:
         raise UserError(f"{path} is not a file of released CGIPool weights: no parameter {error}") from None
-    width, columns = theirs["conv1.lin_l.weight"].shape
-    network = Network(
-        InputSize(columns), len(theirs["linear3.bias"]), form="released", conv="sage", width=width, ratio=ratio
-    )
-    try:
-        network.load_state_dict(ours)
-    except RuntimeError as error:
+    except (RuntimeError, ValueError, TypeError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{path} does not fit the released CGIPool: {reason}") from None
     return ReleasedModel(network, columns)
@@ -76,13 +73,15 @@ def load_released(path: str | Path, ratio: float | int = 0.8) -> ReleasedModel:
 
 def _read(path: Path) -> dict[str, Tensor]:
     try:
-        if path.suffix == ".safetensors":
-            return load_file(path)
-        return torch.load(path, map_location="cpu", weights_only=True)
+        safe = path.suffix == ".safetensors"
+        weights = load_file(path) if safe else torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
-    except (SafetensorError, RuntimeError, ValueError, EOFError) as error:
+    except Exception as error:  # what torch.load raises on foreign bytes depends on the bytes
         raise UserError(f"{path} is not a weights file: {' '.join(str(error).split())}") from None
+    if not (isinstance(weights, dict) and all(isinstance(value, Tensor) for value in weights.values())):
+        raise UserError(f"{path} is not a weights file: it holds no parameters by name")
+    return weights
 
 
 def _renamed(theirs: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -13,6 +13,8 @@ from cgipool.pool.cgi import CGIPool, ReleasedCGIPool
 
 __all__ = ["METHODS", "CGIPool", "Method", "Pooled", "ReleasedCGIPool", "method_named"]
 
+FORMS = ("paper", "released")
+
 CGI_PAPER = "Pang, Zhao, Li: Graph Pooling via Coarsened Graph Infomax. SIGIR 2021"
 
 
@@ -36,7 +38,10 @@ class Method:
     """Names of the options that `build` takes beyond dim, ratio and site."""
 
     def pool(self, form: str, **arguments: Any) -> nn.Module:
-        """One pool in the given form; options that this method does not have are left out."""
+        """One pool in the given form; a method without a released form has the paper's, and options that it does not
+        have are left out."""
+        if form not in FORMS:
+            raise unknown("form", form, FORMS)
         build = self.released if form == "released" and self.released else self.build
         common = ("dim", "ratio", "site")
         return build(**{name: value for name, value in arguments.items() if name in common + self.options})

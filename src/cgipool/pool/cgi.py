@@ -158,8 +158,8 @@ class ReleasedCGIPool(nn.Module):
 def _diagnose(
     level: Level, loss: Tensor, real: Tensor, fake: Tensor, keep_r: Tensor, keep_f: Tensor
 ) -> dict[str, Tensor]:
-    """Whether the mutual-information term does anything: the discriminator's accuracy (0.5 is chance) and the share of
-    nodes that the real and the fake graph have in common (at ratio 0.8 at least 0.6, by counting alone)."""
+    """Whether the mutual-information term does anything: the discriminator's accuracy (0.5 is chance), and the share of
+    its nodes that the real graph has in common with the fake one (at ratio 0.8 at least 0.75, by counting alone)."""
     right = ((real > 0).float() + (fake < 0).float()) / 2.0
     shared = (keep_r * keep_f).sum() / keep_r.sum().clamp(min=1.0)
     return {"mi": loss, "discriminator_accuracy": level.over_graphs(right), "overlap": shared}

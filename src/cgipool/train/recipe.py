@@ -11,6 +11,7 @@ from cgipool.data.features import SOURCES, VOCABULARIES
 from cgipool.errors import UserError, unknown
 from cgipool.level import check_ratio
 from cgipool.network import CONVOLUTIONS
+from cgipool.pool import FORMS
 from cgipool.pool.cgi import bound_named
 
 
@@ -64,7 +65,7 @@ class Recipe:
     def __post_init__(self) -> None:
         check_ratio(self.ratio)
         bound_named(self.mi)
-        _one_of("form", self.form, ("paper", "released"))
+        _one_of("form", self.form, FORMS)
         _one_of("convolution", self.conv, CONVOLUTIONS)
         _one_of("feature source", self.features, SOURCES)
         _one_of("vocabulary", self.vocabulary, VOCABULARIES)
