@@ -29,8 +29,8 @@ REQUIRED_LOADING = 10.0
 def ours(name: str):
     """A function that trains one epoch with this library."""
     from cgipool.data import load_dataset, random_splits
-    from cgipool.train.recipe import PAPER
-    from cgipool.train.split import Task, Training, flushed_denormals
+    from cgipool.training.recipe import PAPER
+    from cgipool.training.split import Task, Training, flushed_denormals
 
     graphs = load_dataset(DATA / f"{name}.zip")
     (split,) = random_splits(graphs, seed=0, indices=[0])

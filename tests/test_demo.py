@@ -10,9 +10,9 @@ from cgipool.data import GraphSet, motifs
 from cgipool.demo import Shown, follow, kept, run_demo
 from cgipool.errors import UserError
 from cgipool.picture import draw_pooling, layout, steps
-from cgipool.train.recipe import PAPER
-from cgipool.train.run import random_splits
-from cgipool.train.split import Task, Training
+from cgipool.training.recipe import PAPER
+from cgipool.training.run import random_splits
+from cgipool.training.split import Task, Training
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -19,14 +19,14 @@ LAYERS = [
     ("layers",),
     ("pool",),
     ("network",),
-    ("train",),
+    ("training",),
     ("released",),
     ("picture", "demo", "cli"),
     ("__init__", "__main__"),
 ]
 """Modules and packages of cgipool, bottom to top; those of one row may know each other."""
 
-WITHOUT_TORCH = ["cgipool", "cgipool.data", "cgipool.train.metrics", "cgipool.train.result"]
+WITHOUT_TORCH = ["cgipool", "cgipool.data", "cgipool.training.metrics", "cgipool.training.result"]
 """What starts fast, and what reads stored results, does so without torch."""
 
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
@@ -81,7 +81,7 @@ def test_imports_go_down(path: Path) -> None:
 
 def test_an_upward_import_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = {
-        "from cgipool.train.split import Task": True,
+        "from cgipool.training.split import Task": True,
         "import cgipool.network": True,
         "from cgipool import pool": True,
         "from cgipool import load_dataset": True,

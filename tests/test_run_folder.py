@@ -22,8 +22,8 @@ from sklearn.utils.class_weight import compute_class_weight
 from cgipool.data import GraphSet, motifs
 from cgipool.errors import UserError
 from cgipool.files import write_json
-from cgipool.train import checkpoint, metrics, recipe, run, split
-from cgipool.train.objective import class_weights
+from cgipool.training import checkpoint, metrics, recipe, run, split
+from cgipool.training.objective import class_weights
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -111,9 +111,9 @@ def test_a_failing_job_ends_the_others(graphs: GraphSet, tmp_path: Path) -> None
 
 SCRIPT = """
 import sys
-import cgipool.train.split as split
+import cgipool.training.split as split
 from cgipool.data import motifs
-from cgipool.train.run import train
+from cgipool.training.run import train
 
 split.SAVE_SECONDS = 0.0
 train(motifs(80), out=sys.argv[1], resume=len(sys.argv) > 2, width=16, batch_size=16, epochs=40, patience=40)
@@ -263,7 +263,7 @@ FULL = """
 import resource, sys, torch
 from pathlib import Path
 from cgipool.errors import UserError
-from cgipool.train.checkpoint import save_tensors
+from cgipool.training.checkpoint import save_tensors
 
 path = Path(sys.argv[1])
 save_tensors(path, {"w": torch.ones(10)}, {})

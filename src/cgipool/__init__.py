@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from cgipool.data.graphs import GraphSet
     from cgipool.data.sources import load_dataset
     from cgipool.released import load_released
-    from cgipool.train.recipe import Recipe
-    from cgipool.train.run import train
+    from cgipool.training.recipe import Recipe
+    from cgipool.training.run import train
 
 __all__ = ["GraphSet", "Recipe", "__version__", "load_dataset", "load_released", "train"]
 
@@ -17,8 +17,8 @@ _HOMES = {
     "GraphSet": "cgipool.data.graphs",
     "load_dataset": "cgipool.data.sources",
     "load_released": "cgipool.released",
-    "Recipe": "cgipool.train.recipe",
-    "train": "cgipool.train.run",
+    "Recipe": "cgipool.training.recipe",
+    "train": "cgipool.training.run",
 }
 
 

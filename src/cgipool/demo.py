@@ -20,10 +20,10 @@ from cgipool.data.splits import random_splits
 from cgipool.errors import UserError
 from cgipool.picture import draw_pooling, steps
 from cgipool.pool import Pooled
-from cgipool.train.checkpoint import load_tensors
-from cgipool.train.recipe import PAPER, Recipe
-from cgipool.train.run import split_folder, train
-from cgipool.train.split import EVALUATION, Task, Tell, Training
+from cgipool.training.checkpoint import load_tensors
+from cgipool.training.recipe import PAPER, Recipe
+from cgipool.training.run import split_folder, train
+from cgipool.training.split import EVALUATION, Task, Tell, Training
 
 EPOCHS = 50
 """About 10 seconds; the validation accuracy is then within a few graphs of its end."""

@@ -19,7 +19,7 @@ from cgipool.data.graphs import GraphSet
 from cgipool.errors import UserError
 from cgipool.layers import InputSize
 from cgipool.network import Network
-from cgipool.train.evaluate import chunks
+from cgipool.training.evaluate import chunks
 
 
 class ReleasedModel:

@@ -18,9 +18,9 @@ from cgipool.level import Level
 from cgipool.network import Network
 from cgipool.pool import METHODS, CGIPool, ReleasedCGIPool
 from cgipool.pool.cgi import Discriminator
-from cgipool.train.objective import objective
-from cgipool.train.recipe import PAPER, RELEASED
-from cgipool.train.split import Task, Training
+from cgipool.training.objective import objective
+from cgipool.training.recipe import PAPER, RELEASED
+from cgipool.training.split import Task, Training
 
 FORMS = ["paper", "released"]
 

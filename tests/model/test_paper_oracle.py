@@ -6,7 +6,7 @@ import torch
 from small import Case, clear_graphs, double, kept_by_graph, random_case, random_network, traced
 
 from cgipool.network import Network
-from cgipool.train.objective import objective
+from cgipool.training.objective import objective
 from oracles import paper
 
 ALPHA = 0.7

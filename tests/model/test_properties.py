@@ -29,7 +29,7 @@ from torch import Tensor
 from cgipool.data import GraphSet
 from cgipool.data.batch import Batch, Capacity
 from cgipool.network import Network
-from cgipool.train.objective import objective
+from cgipool.training.objective import objective
 
 VARIANTS = [("cgi", "paper"), ("cgi", "released"), ("cgi-nomi", "paper"), ("cgi-nomi", "released"), ("cgi-rs", "paper")]
 

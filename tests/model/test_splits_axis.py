@@ -13,10 +13,10 @@ from torch.func import functional_call, stack_module_state
 from cgipool.data import GraphSet, random_splits
 from cgipool.data.batch import Batch, Capacity, stack
 from cgipool.network import Network, Output
-from cgipool.train import split as split_module
-from cgipool.train.objective import objective
-from cgipool.train.recipe import PAPER, RELEASED, Recipe
-from cgipool.train.split import STEP, Task, Training, epoch_ids
+from cgipool.training import split as split_module
+from cgipool.training.objective import objective
+from cgipool.training.recipe import PAPER, RELEASED, Recipe
+from cgipool.training.split import STEP, Task, Training, epoch_ids
 
 SPLITS, EPOCHS, SEED = range(3), 2, 5
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cgipool.data import Entry
     from cgipool.demo import Shown
     from cgipool.pool import Method
-    from cgipool.train.result import Result
+    from cgipool.training.result import Result
 
 FEW = 20
 """Up to so many splits have a row each."""

@@ -141,8 +141,8 @@ def train(
     from cgipool.cli.tables import output, result_tables
     from cgipool.data import load_dataset
     from cgipool.pool import method_named
-    from cgipool.train import run
-    from cgipool.train.recipe import recipe_named
+    from cgipool.training import run
+    from cgipool.training.recipe import recipe_named
 
     title = method_named(method).title
     chosen = recipe_named(recipe).but(

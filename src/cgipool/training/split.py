@@ -24,11 +24,11 @@ from cgipool.layers import InputSize
 from cgipool.network import Network
 from cgipool.ops.draws import key_of, shuffled
 from cgipool.pool import method_named
-from cgipool.train.checkpoint import State, copy_of, load_state, save_state, save_tensors
-from cgipool.train.evaluate import Evaluation, chunks, evaluate
-from cgipool.train.metrics import report
-from cgipool.train.objective import class_weights, classification_loss, objective
-from cgipool.train.recipe import Recipe
+from cgipool.training.checkpoint import State, copy_of, load_state, save_state, save_tensors
+from cgipool.training.evaluate import Evaluation, chunks, evaluate
+from cgipool.training.metrics import report
+from cgipool.training.objective import class_weights, classification_loss, objective
+from cgipool.training.recipe import Recipe
 
 INIT, ORDER, STEP, EVALUATION = range(4)
 """What a key of random draws is for."""

@@ -32,9 +32,9 @@ from cgipool.data.splits import Split, random_splits, write_splits
 from cgipool.errors import UserError
 from cgipool.files import read_json, write_json
 from cgipool.pool import method_named
-from cgipool.train.recipe import Recipe, recipe_named
-from cgipool.train.result import Result
-from cgipool.train.split import Progress, Task, Tell, train_split
+from cgipool.training.recipe import Recipe, recipe_named
+from cgipool.training.result import Result
+from cgipool.training.split import Progress, Task, Tell, train_split
 from cgipool.version import __version__
 
 
