@@ -7,13 +7,13 @@ import pytest
 
 CALLS = {
     "train": "from cgipool import train; assert callable(train), train",
-    "train after its package": "import cgipool.training.split; from cgipool import train; assert callable(train), train",
+    "train after its package": "import cgipool.training.split; from cgipool import train; assert callable(train)",
     "load_dataset": "from cgipool import load_dataset; assert load_dataset('motifs').n_classes == 4",
     "load_released": "from cgipool import load_released; assert callable(load_released)",
     "GraphSet": "from cgipool import GraphSet; assert isinstance(GraphSet, type)",
     "Recipe": "from cgipool import Recipe; assert Recipe().ratio == 0.8",
     "all": "import cgipool; assert all(hasattr(cgipool, name) for name in cgipool.__all__)",
-    "unknown": "import cgipool\ntry: cgipool.nothing\nexcept AttributeError as e: assert 'nothing' in str(e)\nelse: raise SystemExit(1)",
+    "unknown": "import cgipool; assert not hasattr(cgipool, 'nothing')",
 }
 
 

@@ -98,7 +98,7 @@ class GCN(nn.Module):
 
     def forward(self, x: Tensor | Batch, level: Level) -> Tensor:
         """One step of propagation."""
-        return level.propagate(self.linear(x)) + self.bias
+        return level.propagate(self.linear(x)).add_(self.bias)
 
 
 class _RootAndNeighbors(nn.Module):

@@ -37,17 +37,27 @@ class GraphOp:
         self.apply: Callable[..., Any] = kernel
         if grad is not None and save is not None:
             self.custom.register_autograd(grad, setup_context=save)
-            parts = {"forward": kernel, "setup_context": save, "backward": grad}
-            plain: Any = type(
-                kernel.__name__, (torch.autograd.Function,), {k: staticmethod(v) for k, v in parts.items()}
-            )
-            self.apply = plain.apply
+            self.apply = _plain(kernel, grad, save)
 
     def __call__(self, *args: Any) -> Any:
         """Run the kernel."""
         if _transformed():
             return self.custom(*args)
         return self.apply(*args) if torch.is_grad_enabled() else self.kernel(*args)
+
+
+def _plain(kernel: Callable[..., Any], grad: Callable[..., Any], save: Callable[..., None]) -> Callable[..., Any]:
+    """The kernel under an autograd function. (With a `setup_context` of its own, torch would inspect the signature of
+    `forward` at each call, which takes longer than most kernels.)"""
+
+    def forward(ctx: Any, *inputs: Any) -> Any:
+        output = kernel(*inputs)
+        save(ctx, inputs, output)
+        return output
+
+    parts = {"forward": staticmethod(forward), "backward": staticmethod(grad)}
+    function: Any = type(kernel.__name__, (torch.autograd.Function,), parts)
+    return function.apply
 
 
 def _transformed() -> bool:

@@ -50,17 +50,19 @@ def keep_top_k(score: Tensor, alive: Tensor, k: Tensor, graph: Tensor) -> Tensor
     come graph by graph, so the keys are sorted in their high half already, which NumPy's stable sort exploits.
     """
     (positions, columns), graphs = score.shape, len(k)
-    live, slot = alive.cpu().numpy() > 0, graph.cpu().numpy()
+    slot = graph.cpu().numpy()
     bits = (score.detach().cpu().float() + 0.0).T.contiguous().numpy().view(np.int32)  # + 0.0 makes −0 and 0 equal
-    descending = ~(bits ^ ((bits >> 31) & 0x7FFFFFFF))
-    low = descending.astype(np.int64) + 2**31
-    low[:, ~live] = 2**32 - 1
+    low = ~(bits ^ ((bits >> 31) & 0x7FFFFFFF))
+    size = np.bincount(slot, minlength=graphs)
+    count = np.minimum(k.cpu().numpy(), size)
+    living = alive.cpu().numpy() > 0
+    if not living.all():
+        low[:, ~living] = 2**31 - 1
+        count = np.minimum(count, np.bincount(slot, living, graphs).astype(np.int64))
     high = slot + np.arange(columns)[:, None] * graphs
-    ranked = np.argsort(((high << 32) | low).ravel(), kind="stable")
-    size, count = np.bincount(slot, minlength=graphs), np.bincount(slot, live, graphs).astype(np.int64)
-    count = np.tile(np.minimum(k.cpu().numpy(), count), columns)
-    first = np.cumsum(np.tile(size, columns)) - np.tile(size, columns)
-    best = np.repeat(first - (np.cumsum(count) - count), count) + np.arange(count.sum())
+    ranked = np.argsort(((high << 32) + low).ravel(), kind="stable")
+    size, count = np.tile(size, columns), np.tile(count, columns)
+    best = np.repeat(np.cumsum(size) - size - (np.cumsum(count) - count), count) + np.arange(count.sum())
     keep = np.zeros(positions * columns, np.float32)
     keep[ranked[best]] = 1.0
     return torch.from_numpy(np.ascontiguousarray(keep.reshape(columns, positions).T)).to(score)
@@ -68,9 +70,12 @@ def keep_top_k(score: Tensor, alive: Tensor, k: Tensor, graph: Tensor) -> Tensor
 
 def sums(x: Tensor, weight: Tensor, graph: Tensor, slot_ptr: Tensor) -> Tensor:
     """Weighted sums over each graph: out[b, m] = Σ_{p in b} weight[p, m] · x[p]; [C, F] and [C, M] → [B, M, F]."""
-    every = torch.arange(len(x), device=x.device)
-    columns = [_bags(x, every, slot_ptr, column) for column in weight.T.contiguous()]
-    return torch.stack(columns, 1)
+    columns, used = weight.shape[1], int(slot_ptr[-1])
+    every = torch.arange(used, device=x.device).repeat(columns)
+    first = slot_ptr[:-1] + used * torch.arange(columns, device=x.device).unsqueeze(1)
+    ptr = torch.cat([first.view(-1), slot_ptr[-1:] * columns])
+    out = _bags(x, every, ptr, weight[:used].T.reshape(-1))
+    return out.view(columns, -1, x.shape[1]).transpose(0, 1).contiguous()
 
 
 def spread(value: Tensor, weight: Tensor, graph: Tensor, slot_ptr: Tensor) -> Tensor:
@@ -117,9 +122,11 @@ def readout_grad(
 ) -> Tensor:
     """Gradient of `readout` by x. Nodes that attain the maximum share its gradient equally, so that it is permutation
     equivariant."""
-    attained = torch.eq(x, top.index_select(0, graph), out=torch.empty_like(x))  # as floats: the vectorised kernel
-    count = _bags(attained, torch.arange(len(x), device=x.device), slot_ptr, alive).clamp_(min=1.0)
-    grad = torch.addcmul(grad_sum.index_select(0, graph), attained, (grad_top / count).index_select(0, graph))
+    grad = top.index_select(0, graph)
+    torch.eq(x, grad, out=grad)  # 1.0 where the maximum is attained; with floats out, the vectorised kernel
+    count = _bags(grad, torch.arange(len(x), device=x.device), slot_ptr, alive).clamp_(min=1.0)
+    share = (grad_top / count).index_select(0, graph)  # reused below: fresh memory costs more than the arithmetic
+    grad.mul_(share).add_(torch.index_select(grad_sum, 0, graph, out=share))
     return grad.mul_(alive.unsqueeze(1))
 
 
