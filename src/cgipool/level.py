@@ -7,23 +7,47 @@ before the step runs, as `vmap` and captured steps need. A compact level drops p
 rows are less work. Features at dead positions are never read.
 """
 
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from cgipool import ops
-from cgipool.data.batch import Batch, restrict
+from cgipool.data.batch import Batch
 from cgipool.errors import UserError
 from cgipool.ops.draws import uniform
+
+
+class Edges(NamedTuple):
+    """Neighbours of position p: neighbor[row_ptr[p] .. row_ptr[p + 1]]."""
+
+    row_ptr: Tensor
+    neighbor: Tensor
 
 
 class Level:
     """The living part of a batch of graphs."""
 
-    def __init__(self, batch: Batch, alive: Tensor, size: Tensor, position: Tensor, compact: bool) -> None:
-        self.batch = batch
-        """The graphs, as far as they still have positions."""
+    def __init__(
+        self,
+        graph: Tensor,
+        slot_ptr: Tensor,
+        key: Tensor,
+        edges: Callable[[], Edges],
+        alive: Tensor,
+        size: Tensor,
+        position: Tensor,
+        compact: bool,
+    ) -> None:
+        self.graph = graph
+        """[C] the graph of each position."""
+        self.slot_ptr = slot_ptr
+        """[B + 1] where each graph's positions begin."""
+        self.key = key
+        """[] the key of this step's random draws."""
         self.alive = alive
         """[C] 1 or 0."""
         self.size = size
@@ -31,18 +55,27 @@ class Level:
         self.position = position
         """[C] which position of the first level each one was."""
         self.compact = compact
+        """Whether coarsening drops positions."""
+        self._edges = edges
 
     @classmethod
     def whole(cls, batch: Batch, compact: bool = False) -> "Level":
         """The level before any pooling."""
-        return cls(batch, batch.alive, batch.size, torch.arange(len(batch.alive), device=batch.alive.device), compact)
+        position = torch.arange(len(batch.alive), device=batch.alive.device)
+        edges = partial(Edges, batch.row_ptr, batch.neighbor)
+        return cls(batch.graph, batch.slot_ptr, batch.key, edges, batch.alive, batch.size, position, compact)
+
+    @cached_property
+    def edges(self) -> Edges:
+        """The edges; on a compact level they are cut out when first asked for, which after the last pool is never."""
+        return self._edges()
 
     @cached_property
     def degree(self) -> Tensor:
         """[C] living neighbours of each position."""
         if self.compact:
-            return torch.diff(self.batch.row_ptr).to(self.alive.dtype)
-        return ops.degree(self.alive, self.batch.row_ptr, self.batch.neighbor)
+            return torch.diff(self.edges.row_ptr).to(self.alive.dtype)
+        return ops.degree(self.alive, *self.edges)
 
     @cached_property
     def _inverse_root(self) -> Tensor:
@@ -50,11 +83,11 @@ class Level:
 
     def propagate(self, x: Tensor) -> Tensor:
         """Â x with Â = D^-½ (A + I) D^-½ of the living graph."""
-        return ops.propagate(x, self._inverse_root, 1.0, self.batch.row_ptr, self.batch.neighbor)
+        return ops.propagate(x, self._inverse_root, 1.0, *self.edges)
 
     def neighbor_sum(self, x: Tensor) -> Tensor:
         """A x: the sum over living neighbours."""
-        return ops.propagate(x, self.alive, 0.0, self.batch.row_ptr, self.batch.neighbor)
+        return ops.propagate(x, self.alive, 0.0, *self.edges)
 
     def neighbor_mean(self, x: Tensor) -> Tensor:
         """D⁻¹ A x: the mean over living neighbours, 0 where there are none."""
@@ -70,23 +103,35 @@ class Level:
 
     def select(self, score: Tensor, k: Tensor) -> Tensor:
         """[C, M] 1 at the k best living nodes of each graph by each column of score, ties to the lower position."""
-        return ops.keep_top_k(score.detach(), self.alive, k, self.batch.graph)
+        return ops.keep_top_k(score.detach(), self.alive, k, self.graph)
 
     def coarsen(self, x: Tensor, gate: Tensor, keep: Tensor, k: Tensor) -> tuple[Tensor, "Level"]:
         """H(idx) ⊙ gate(idx), A(idx, idx): the features, and the level on which only the nodes with keep = 1 are alive,
         k[b] of them in graph b."""
         if not self.compact:
-            return x * (gate * keep).unsqueeze(1), Level(self.batch, keep, k, self.position, False)
-        batch, kept, before = restrict(self.batch, keep)
-        return ops.take(x, gate, kept, before), Level(batch, batch.alive, k, self.position[kept], True)
+            same = (self.graph, self.slot_ptr, self.key, self._edges)
+            return x * (gate * keep).unsqueeze(1), Level(*same, keep, k, self.position, False)
+        kept = keep.nonzero().squeeze(1)
+        before = torch.nn.functional.pad(torch.cumsum(keep > 0, 0), (1, 0))
+        coarse = Level(
+            self.graph[kept],
+            before[self.slot_ptr],
+            self.key,
+            lambda: _induced(self.edges, keep, before),
+            self.alive[kept],
+            k,
+            self.position[kept],
+            True,
+        )
+        return ops.take(x, gate, kept, before), coarse
 
     def sums(self, x: Tensor, weight: Tensor) -> Tensor:
         """[B, M, F] weighted sums over each graph; weight [C, M] must be 0 at dead positions."""
-        return ops.sums(x, weight, self.batch.graph, self.batch.slot_ptr)
+        return ops.sums(x, weight, self.graph, self.slot_ptr)
 
     def readout(self, x: Tensor) -> Tensor:
         """[B, 2F] the maximum and the mean over each graph's living nodes."""
-        top, total = ops.readout(x, self.alive, self.batch.graph, self.batch.slot_ptr)
+        top, total = ops.readout(x, self.alive, self.graph, self.slot_ptr)
         return torch.cat([top, total / self.size.clamp(min=1).unsqueeze(1)], 1)
 
     def over_graphs(self, value: Tensor) -> Tensor:
@@ -96,7 +141,19 @@ class Level:
 
     def uniform(self, site: int) -> Tensor:
         """[C] a random number in [0, 1) for every position, drawn for this step and this site."""
-        return uniform(self.batch.key, site, self.position)
+        return uniform(self.key, site, self.position)
+
+
+def _induced(edges: Edges, keep: Tensor, before: Tensor) -> Edges:
+    """A(idx, idx): the edges among the positions with keep = 1, renumbered; before [C + 1] counts the kept ones."""
+    device = keep.device
+    keeps, row_ptr = keep.cpu().numpy() > 0, edges.row_ptr.cpu().numpy()
+    number = torch.where(keep > 0, before[:-1], -1).int()
+    target = number.index_select(0, edges.neighbor[: row_ptr[-1]]).cpu().numpy()
+    stays = np.repeat(keeps, np.diff(row_ptr))
+    stays &= target >= 0
+    living = ops.degree(keep, *edges)[keep > 0].cumsum(0, dtype=torch.int32)
+    return Edges(torch.nn.functional.pad(living, (1, 0)), torch.from_numpy(np.compress(stays, target)).to(device))
 
 
 def check_ratio(ratio: float | int) -> float | int:

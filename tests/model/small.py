@@ -184,7 +184,7 @@ def clear_graphs(steps: list[Step], gap: float = 1e-5) -> list[int]:
     """
     clear = set(range(len(steps[0].after.size)))
     for before, pooled in steps:
-        graph, alive = before.batch.graph, rows(before)
+        graph, alive = before.graph, rows(before)
         for score in pooled.scores.values():
             for g, k in enumerate(pooled.level.size.tolist()):
                 ranked = score[alive][graph[alive] == g].sort(descending=True).values

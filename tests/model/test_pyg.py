@@ -143,7 +143,7 @@ def test_selected_nodes(case: Case, ratio: float | int, form: str, compact: bool
         alive = rows(before)
         # In double, as PyG rounds ratio · n in the precision of the scores.
         score = result.scores["y_d"][alive].double()
-        chosen = topk(score, ratio, before.batch.graph[alive]).sort().values
+        chosen = topk(score, ratio, before.graph[alive]).sort().values
         theirs, ours = before.position[alive][chosen], kept(result.level)
         assert len(ours) == len(theirs)
         ours, theirs = (nodes[torch.isin(batch.graph[nodes], clear)] for nodes in (ours, theirs))

@@ -119,45 +119,6 @@ def _padded(rows: np.ndarray, positions: int) -> np.ndarray:
     return np.concatenate([rows, np.zeros((positions - len(rows), rows.shape[1]), rows.dtype)])
 
 
-def restrict(batch: Batch, keep: Tensor) -> tuple[Batch, Tensor, Tensor]:
-    """The batch with only the positions where keep [C] is 1 and the edges among them, without input features.
-
-    Also the kept positions [C'], and how many are kept before each position, [C + 1].
-    """
-    keeps = keep.cpu().numpy() > 0
-    before = _counted(keeps)
-    row_ptr, neighbor = _restricted(batch.row_ptr.cpu().numpy(), batch.neighbor.cpu().numpy(), keeps, before)
-    kept = torch.from_numpy(np.flatnonzero(keeps)).to(keep.device)
-    count = torch.from_numpy(before).to(keep.device, torch.long)
-    none = batch.floats.new_zeros(len(kept), 0)
-    smaller = Batch(
-        category=none,
-        floats=none,
-        alive=batch.alive.new_ones(len(kept)),
-        graph=batch.graph[kept],
-        slot_ptr=count[batch.slot_ptr],
-        row_ptr=torch.from_numpy(row_ptr).to(keep.device),
-        neighbor=torch.from_numpy(neighbor).to(keep.device),
-        y=batch.y,
-        key=batch.key,
-    )
-    return smaller, kept, count
-
-
-def _counted(flags: np.ndarray) -> np.ndarray:
-    """How many flags are set before each place, and in all."""
-    return np.append(np.int32(0), np.cumsum(flags, dtype=np.int32))
-
-
-def _restricted(
-    row_ptr: np.ndarray, neighbor: np.ndarray, keeps: np.ndarray, before: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Pointers and neighbours of the kept positions, renumbered; neighbours that were dropped are left out."""
-    used = neighbor[: row_ptr[-1]]
-    stays = keeps[used] & np.repeat(keeps, np.diff(row_ptr))
-    return np.append(np.int32(0), _counted(stays)[row_ptr[1:][keeps]]), before[used[stays]]
-
-
 def stack(batches: list[Batch]) -> Batch:
     """Batches of equal capacity with a leading split axis on every tensor."""
     return Batch(*(torch.stack(column) for column in zip(*batches, strict=True)))
