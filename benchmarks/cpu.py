@@ -79,10 +79,10 @@ def load(program: str, name: str) -> None:
     else:
         import peer
 
-        root = Path(tempfile.mkdtemp())
-        peer.unpack(archive, root)
-        start = time.perf_counter()
-        peer.build(name, root)
+        with tempfile.TemporaryDirectory() as root:
+            peer.unpack(archive, Path(root))
+            start = time.perf_counter()
+            peer.build(name, Path(root), features=False)  # ours builds none here either
     seconds = time.perf_counter() - start
     print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
 
@@ -101,7 +101,10 @@ def compare_epochs(name: str) -> dict:
         for program, process in programs.items():
             process.stdin.write("epoch\n")
             process.stdin.flush()
-            seconds[program].append(float(process.stdout.readline()))
+            answer = process.stdout.readline()
+            if not answer:
+                sys.exit(f"the process that trains {name} ({program}) ended; run {' '.join(process.args)} to see why")
+            seconds[program].append(float(answer))
     for process in programs.values():
         process.communicate()
     medians = {program: statistics.median(values[1:]) for program, values in seconds.items()}  # the first warms up

@@ -97,15 +97,15 @@ def unpack(archive: Path, root: Path) -> str:
     return archive.stem
 
 
-def build(name: str, root: Path) -> TUDataset:
-    """`TUDataset` over unpacked files. To time loading, time this call alone, on a root never processed.
+def build(name: str, root: Path, features: bool = True) -> TUDataset:
+    """`TUDataset` over unpacked files. To time loading, time it alone, without features, on a root never processed.
 
     Node labels come one-hot from TUDataset. The social sets have none, so their degrees are made one-hot by a
     `pre_transform`: once, when processing, and never again in an epoch (as a `transform` it would run for every graph
     of every epoch). The price is memory: for COLLAB 0.7 GB of features (372 k nodes × 492 columns), and a peak near
     7 GB while TUDataset processes its 24.6 M edge lines.
     """
-    pre_transform = OneHotDegree(MAX_DEGREE[name]) if name in MAX_DEGREE else None
+    pre_transform = OneHotDegree(MAX_DEGREE[name]) if features and name in MAX_DEGREE else None
     return TUDataset(str(root), name, pre_transform=pre_transform)
 
 

@@ -5,6 +5,7 @@ import dataclasses
 import errno
 import inspect
 import json
+import math
 import os
 import signal
 import subprocess
@@ -19,7 +20,7 @@ import sklearn.metrics
 import torch
 from sklearn.utils.class_weight import compute_class_weight
 
-from cgipool.data import GraphSet, motifs
+from cgipool.data import GraphSet, Split, motifs
 from cgipool.errors import UserError
 from cgipool.files import write_json
 from cgipool.training import checkpoint, metrics, recipe, run, split
@@ -28,7 +29,7 @@ from cgipool.training.objective import class_weights
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 TINY = {"width": 16, "batch_size": 16, "epochs": 4}
-SPLIT_FILES = ["metrics.jsonl", "probabilities.npy", "result.json", "weights.safetensors"]
+SPLIT_FILES = ["encoder.json", "metrics.jsonl", "probabilities.npy", "result.json", "weights.safetensors"]
 
 
 @pytest.fixture(scope="module")
@@ -372,3 +373,52 @@ def test_result_statistics(graphs: GraphSet) -> None:
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
     one = run.train(graphs, **TINY).to_json()
     assert one["test_accuracy_sd"] is None
+
+
+def test_one_class_is_refused_with_given_splits_as_well(graphs: GraphSet) -> None:
+    house = graphs.subset(np.flatnonzero(graphs.y == 0))
+    given = Split(0, np.arange(10), np.arange(10, 15), np.arange(15, 20))
+    with pytest.raises(UserError, match="one class only"):
+        run.train(house, splits=[given], **TINY)
+
+
+def test_a_start_that_was_cut_short_can_be_repeated(graphs: GraphSet, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "splits.json").write_text("{}")  # killed before run.json was there
+    run.train(graphs, out=folder, **TINY)
+    assert (folder / "result.json").exists()
+
+
+def test_files_are_as_readable_as_the_user_wants(graphs: GraphSet, tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        run.train(graphs, out=tmp_path / "run", **TINY)
+    finally:
+        os.umask(before)
+    modes = {p.name: p.stat().st_mode & 0o777 for p in (tmp_path / "run").rglob("*") if p.is_file()}
+    assert set(modes.values()) == {0o640}, modes
+
+
+def test_a_damaged_log_is_named(graphs: GraphSet, tmp_path: Path) -> None:
+    log = split.Log(tmp_path / "metrics.jsonl")
+    log.append({"epoch": 1, "mi": [math.inf, 0.5], "seconds": math.nan})
+    assert json.loads(log.path.read_text()) == {"epoch": 1, "mi": [None, 0.5], "seconds": None}
+    with log.path.open("a") as file:
+        file.write("}{\n")
+    with pytest.raises(UserError, match="line 2 is damaged"):
+        log.column("epoch")
+
+
+def test_a_setting_can_be_none_and_is_told_when_changed(graphs: GraphSet) -> None:
+    assert recipe.RELEASED.but(dropout_epochs=None).dropout_epochs is None
+    result = run.train(graphs, recipe="released", dropout_epochs=None, **TINY)
+    assert result.to_json()["settings"] == TINY | {"dropout_epochs": None}
+
+
+def test_a_run_does_not_go_on_elsewhere(graphs: GraphSet, tmp_path: Path) -> None:
+    run.train(graphs, out=tmp_path / "run", **TINY)
+    known = json.loads((tmp_path / "run" / "run.json").read_text())
+    (tmp_path / "run" / "run.json").write_text(json.dumps(known | {"device": "cuda"}))
+    with pytest.raises(UserError, match=r"another device \(cuda then, cpu now\)"):
+        run.train(graphs, out=tmp_path / "run", resume=True, **TINY)

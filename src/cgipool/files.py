@@ -18,12 +18,22 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         os.close(handle)
         temporary = Path(name)
         write(temporary)
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}; what was there before is intact") from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    """The process's mask of permissions, which can only be read by setting it."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
 
 
 def write_json(path: Path, value: Any) -> None:

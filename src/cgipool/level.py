@@ -9,6 +9,7 @@ rows are less work. Features at dead positions are never read.
 
 from collections.abc import Callable
 from functools import cached_property, partial
+from numbers import Integral, Real
 from typing import NamedTuple
 
 import numpy as np
@@ -158,8 +159,8 @@ def _induced(edges: Edges, keep: Tensor, before: Tensor) -> Edges:
 
 def check_ratio(ratio: float | int) -> float | int:
     """The ratio, if it is a share in (0, 1] or a count of at least 1."""
-    share = isinstance(ratio, float) and 0.0 < ratio <= 1.0
-    count = isinstance(ratio, int) and not isinstance(ratio, bool) and ratio >= 1
-    if not (share or count):
-        raise UserError(f"ratio must be a share in (0, 1] or a whole number of nodes from 1, not {ratio!r}")
-    return ratio
+    if isinstance(ratio, Integral) and not isinstance(ratio, bool) and ratio >= 1:
+        return int(ratio)
+    if isinstance(ratio, Real) and not isinstance(ratio, Integral) and 0.0 < ratio <= 1.0:
+        return float(ratio)
+    raise UserError(f"ratio must be a share in (0, 1] or a whole number of nodes from 1, not {ratio!r}")

@@ -221,3 +221,19 @@ def test_encrypted_member(tmp_path: Path) -> None:
     content[at + 8] |= 1
     path.write_bytes(bytes(content))
     assert "encrypted" in failure(path)
+
+
+def test_a_member_that_is_the_archive_itself(tmp_path: Path) -> None:
+    path = zipped(write_tu(tmp_path / "toy"))
+    plain = read_tu(path)
+    with zipfile.ZipFile(path, "a") as bundle:
+        bundle.writestr("./", "")
+        bundle.writestr(".", "")
+    assert read_tu(path).n_nodes == plain.n_nodes
+
+
+def test_the_same_file_twice(tmp_path: Path) -> None:
+    path = zipped(write_tu(tmp_path / "toy"))
+    with zipfile.ZipFile(path, "a") as bundle:
+        bundle.writestr("OTHER/TOY_A.txt", "1, 2\n")
+    assert failure(path) == f"{path}: TOY_A.txt stands twice in it, as TOY/TOY_A.txt and OTHER/TOY_A.txt"

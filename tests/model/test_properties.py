@@ -31,7 +31,7 @@ from cgipool.data.batch import Batch, Capacity
 from cgipool.network import Network
 from cgipool.training.objective import objective
 
-VARIANTS = [("cgi", "paper"), ("cgi", "released"), ("cgi-nomi", "paper"), ("cgi-nomi", "released"), ("cgi-rs", "paper")]
+VARIANTS = [(method, form) for method in ("cgi", "cgi-nomi", "cgi-rs") for form in ("paper", "released")]
 
 variants = pytest.mark.parametrize(("method", "form"), VARIANTS, ids=[f"{m}-{f}" for m, f in VARIANTS])
 both_ways = pytest.mark.parametrize("compact", [False, True], ids=["static", "compact"])

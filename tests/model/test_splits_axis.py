@@ -113,7 +113,8 @@ def test_through_vmap(
         np.testing.assert_allclose([s[index].item() for s in steps], losses, rtol=1e-4, atol=1e-5)
         for name, value in weights(alone.state.network).items():
             torch.testing.assert_close(stacked[name][index], value, rtol=1e-4, atol=1e-5, msg=name)
-            assert not torch.equal(value, before[name]), f"{name} was not trained"
+            idle = method == "cgi-nomi" and ".discriminator." in name
+            assert torch.equal(value, before[name]) == idle, name
 
 
 @runs

@@ -145,19 +145,20 @@ def train(
     from cgipool.training.recipe import recipe_named
 
     title = method_named(method).title
-    chosen = recipe_named(recipe).but(
-        ratio=share,
-        epochs=epochs,
-        patience=patience,
-        batch_size=batch_size,
-        alpha=alpha,
-        mi=mi,
-        width=width,
-        class_weight=class_weight,
-        features=features,
-        vocabulary=vocabulary,
-        attributes=attributes or None,
-    )
+    settings = {
+        "ratio": share,
+        "epochs": epochs,
+        "patience": patience,
+        "batch_size": batch_size,
+        "alpha": alpha,
+        "mi": mi,
+        "width": width,
+        "class_weight": class_weight,
+        "features": features,
+        "vocabulary": vocabulary,
+        "attributes": attributes or None,
+    }
+    chosen = recipe_named(recipe).but(**{name: value for name, value in settings.items() if value is not None})
     run.check_device(device)
     with downloading() as progress:
         graphs = load_dataset(data, progress=progress)

@@ -21,6 +21,11 @@ DAMAGE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplement
 """What reading a truncated, tampered or encrypted member raises."""
 
 
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line; its kind where it says nothing."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
 class TextFiles:
     """The files NAME_A.txt, NAME_graph_labels.txt, … of one data set; `name` is NAME."""
 
@@ -68,8 +73,7 @@ class TextFiles:
                 with self._zip.open(member) as stream:
                     yield io.BufferedReader(_Exact(stream, self._zip.getinfo(member).file_size), 1 << 16)
         except DAMAGE as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise UserError(f"{self.where(part)} cannot be read: {reason}") from error
+            raise UserError(f"{self.where(part)} cannot be read: {first_line(error)}") from error
 
 
 class _Exact(io.RawIOBase):
@@ -101,13 +105,16 @@ def _open_zip(path: Path) -> zipfile.ZipFile:
 
 def _safe_members(path: Path, archive: zipfile.ZipFile) -> dict[str, str]:
     """File name → member, once no member points outside the archive or claims an absurd size."""
-    members = {}
+    members: dict[str, str] = {}
     for info in archive.infolist():
         inside = PurePosixPath(info.filename.replace("\\", "/"))
-        if inside.is_absolute() or ".." in inside.parts or ":" in inside.parts[0]:
+        if inside.is_absolute() or ".." in inside.parts or ":" in "".join(inside.parts[:1]):
             raise UserError(f"{path}: member {info.filename!r} points outside the archive; refused")
         if info.file_size > LARGE and info.file_size > EXPANSION * max(info.compress_size, 1):
             raise UserError(f"{path}: member {info.filename!r} claims to expand to {info.file_size} bytes; refused")
-        if not info.is_dir() and not inside.name.startswith("."):  # macOS adds a ._NAME_A.txt of its own
-            members[inside.name] = info.filename
+        if info.is_dir() or not inside.name or inside.name.startswith("."):  # macOS adds a ._NAME_A.txt of its own
+            continue
+        if inside.name in members:
+            raise UserError(f"{path}: {inside.name} stands twice in it, as {members[inside.name]} and {info.filename}")
+        members[inside.name] = info.filename
     return members

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from cgipool.data.archive import DAMAGE
+from cgipool.data.archive import DAMAGE, first_line
 from cgipool.data.catalogue import CATALOGUE
 from cgipool.errors import UserError, unknown
 
@@ -90,7 +90,7 @@ def _prove(url: str, path: Path) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             bad = archive.testzip()
-    except DAMAGE as error:
-        raise UserError(f"{url} is not a sound zip archive: {str(error).splitlines()[0]}") from None
+    except (*DAMAGE, ValueError) as error:
+        raise UserError(f"{url} is not a sound zip archive: {first_line(error)}") from None
     if bad is not None:
         raise UserError(f"{url} is not a sound zip archive: {bad} is damaged")

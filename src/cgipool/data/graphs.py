@@ -29,7 +29,7 @@ class GraphSet:
 
     Graph g owns the nodes from `node_ptr[g]` up to `node_ptr[g + 1]`, node p the edges from `edge_ptr[p]` up to
     `edge_ptr[p + 1]`. Edge e of node p leads to node `p + edge_disp[e]`; a displacement stays true wherever the graph
-    is moved, so a batch never copies an edge. Rows are sorted, without repeats and self-loops. The arrays are checked
+    is moved. Rows are sorted, without repeats and self-loops. The arrays are checked
     when the set is built; a broken rule is a `UserError` that names it.
     """
 

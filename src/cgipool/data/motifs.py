@@ -1,6 +1,6 @@
 """A generated data set whose answer is known: each graph carries one of four motifs, and the motif is its class.
 
-Nothing but the motif tells the class: the number of nodes is drawn apart from it, and the nodes are shuffled. The nodes
+The number of nodes is drawn apart from the class, and the nodes are shuffled, so neither tells it. The nodes
 of the motif are kept as `node_truth`, so one can ask whether a pooling keeps what matters. The graphs come from PyG's
 generators.
 """

@@ -1,7 +1,6 @@
 """Training, validation and test graphs. Split i of a seed depends on (seed, i) alone, never on how many are drawn."""
 
 import json
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from cgipool.data.duplicates import wl_classes
 from cgipool.data.graphs import GraphSet
 from cgipool.errors import UserError, unknown
+from cgipool.files import write_atomically
 
 Ids = NDArray[np.int64]
 
@@ -40,7 +40,7 @@ def random_splits(graphs: GraphSet, *, seed: int, indices: Iterable[int], kind: 
     """
     if kind not in KINDS:
         raise unknown("kind of split", kind, KINDS)
-    _check(graphs)
+    check_graphs(graphs)
     wanted = list(indices)
     if not wanted:
         raise UserError("the number of splits must be at least 1")
@@ -52,7 +52,7 @@ def fold_splits(graphs: GraphSet, k: int, seed: int) -> list[Split]:
     """k splits by stratified cross-validation: fold i is tested, fold i + 1 (mod k) validates, the rest train."""
     if k < 3:
         raise UserError(f"the number of folds must be at least 3 (train, validation, test), not {k}")
-    _check(graphs)
+    check_graphs(graphs)
     if graphs.n_graphs < k:
         raise UserError(f"{graphs.name}: {graphs.n_graphs} graphs cannot make {k} folds")
     order = _generator(seed, k).permutation(graphs.n_graphs)
@@ -71,13 +71,8 @@ def write_splits(path: str | Path, splits: Sequence[Split]) -> None:
     """Write splits as JSON: {"splits": [{"index": 0, "train": [...], "val": [...], "test": [...]}, ...]}."""
     rows = [{"index": s.index} | {side: getattr(s, side).tolist() for side in SIDES} for s in splits]
     text = ",\n".join(json.dumps(row) for row in rows)
-    fresh = Path(f"{path}.part")
-    try:
-        fresh.write_text(f'{{"splits": [\n{text}\n]}}\n', encoding="utf-8")
-        os.replace(fresh, path)
-    except OSError as error:
-        fresh.unlink(missing_ok=True)
-        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+    whole = f'{{"splits": [\n{text}\n]}}\n'
+    write_atomically(Path(path), lambda temporary: temporary.write_text(whole, encoding="utf-8"))
 
 
 def read_splits(path: str | Path, n_graphs: int) -> list[Split]:
@@ -97,7 +92,8 @@ def read_splits(path: str | Path, n_graphs: int) -> list[Split]:
     return splits
 
 
-def _check(graphs: GraphSet) -> None:
+def check_graphs(graphs: GraphSet) -> None:
+    """An error unless there are enough graphs, of more than one class."""
     if graphs.n_graphs == 0:
         raise UserError(f"{graphs.name} is empty")
     if graphs.n_graphs < MIN_GRAPHS:

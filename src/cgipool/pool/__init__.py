@@ -61,6 +61,7 @@ METHODS: dict[str, Method] = {
         about="ablation: the fake coarsened graph is k random nodes",
         paper=CGI_PAPER,
         build=partial(CGIPool, negative="random"),
+        released=partial(ReleasedCGIPool, negative="random"),
         options=("mi",),
     ),
     "cgi-nomi": Method(

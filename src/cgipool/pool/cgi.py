@@ -11,6 +11,8 @@ A level with features H and adjacency A (the paper's superscripts l and l+1 are 
 Shapes: C positions, B graphs, d features. σ is the sigmoid, k = ⌈ratio · n⌉ per graph.
 """
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -34,7 +36,12 @@ def infomax_kl(real: Tensor, fake: Tensor) -> Tensor:
     return -real + torch.exp(fake - 1.0)
 
 
-BOUNDS = {"gan": infomax_gan, "kl": infomax_kl}
+BOUNDS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], float]] = {
+    "gan": (infomax_gan, 0.0),
+    "kl": (infomax_kl, 1.0),
+}
+"""By name, the loss of a bound, and the T above which a pair is more likely real than fake: with densities p and q the
+best T is log(p / q) for the first and 1 + log(p / q) for the second."""
 
 
 def bound_named(mi: str) -> str:
@@ -42,6 +49,13 @@ def bound_named(mi: str) -> str:
     if mi not in BOUNDS:
         raise unknown("mutual-information bound", mi, BOUNDS)
     return mi
+
+
+def kind_named(negative: str) -> str:
+    """The name itself, if there is such a kind of negatives."""
+    if negative not in ("learned", "random"):
+        raise unknown("kind of negatives", negative, ("learned", "random"))
+    return negative
 
 
 class Discriminator(nn.Sequential):
@@ -72,9 +86,7 @@ class CGIPool(nn.Module):
         self, dim: int, ratio: float | int = 0.8, site: int = 0, mi: str = "gan", negative: str = "learned"
     ) -> None:
         super().__init__()
-        if negative not in ("learned", "random"):
-            raise unknown("kind of negatives", negative, ("learned", "random"))
-        self.ratio, self.site, self.mi, self.negative = check_ratio(ratio), site, bound_named(mi), negative
+        self.ratio, self.site, self.mi, self.negative = check_ratio(ratio), site, bound_named(mi), kind_named(negative)
         # GNN_r and GNN_f, two GCNs d → 1, side by side: they propagate together.
         self.gnn = GCN(dim, 2 if negative == "learned" else 1)
         self.discriminator = Discriminator(dim, nn.ReLU())
@@ -100,10 +112,11 @@ class CGIPool(nn.Module):
         count = torch.stack([level.size, k, k], 1).clamp(min=1)
         e, e_r, e_f = (total / count.unsqueeze(2)).unbind(1)
         real, fake = self.discriminator.pairs((e, e_r), (e, e_f))
-        loss = level.over_graphs(BOUNDS[self.mi](real, fake))
+        bound, even = BOUNDS[self.mi]
+        loss = level.over_graphs(bound(real, fake))
 
         x, coarse = level.coarsen(h, y_d, keep_d, k)
-        metrics = {} if self.training else _diagnose(level, loss, real, fake, keep_r, keep_f)
+        metrics = {} if self.training else _diagnose(level, loss, real - even, fake - even, keep_r, keep_f)
         return Pooled(x, coarse, {"mi": loss}, metrics, {"y_r": y_r, "y_f": y_f, "y_d": y_d})
 
     def extra_repr(self) -> str:
@@ -114,45 +127,58 @@ class CGIPool(nn.Module):
 class ReleasedCGIPool(nn.Module):
     """The form of the authors' released code, which differs from the paper in every step:
 
-    transform    X' = leaky(GraphConv(X)) feeds the output and the encoders
-    scores       s_r, s_f = GraphConv(leaky(GraphConv(X))), raw: no sigmoid
-    coarsening   e_r, e_f = means over ALL nodes of X' ⊙ tanh(s_r), X' ⊙ tanh(s_f): nothing is selected here
-    infomax      T(e_coarse, e), the coarse graph first; L_MI is the mean of the two terms, not their sum
-    fusion       top-k of s_r − s_f, gate tanh(s_r − s_f)
+        transform    X' = leaky(GraphConv(X)) feeds the output and the encoders
+        scores       s_r, s_f = GraphConv(leaky(GraphConv(X))), raw: no sigmoid
+        coarsening   e_r, e_f = means over ALL nodes of X' ⊙ tanh(s_r), X' ⊙ tanh(s_f): nothing is selected here
+        infomax      T(e_coarse, e), the coarse graph first; L_MI is the mean of the two terms, not their sum
+        fusion       top-k of s_r − s_f, gate tanh(s_r − s_f)
+
+    `negative="random"` is CGIPool-RS in this form: e_f is the mean of X' over k random nodes, and s_r alone chooses and
+    gates the output.
     """
 
-    def __init__(self, dim: int, ratio: float | int = 0.8, site: int = 0, mi: str = "gan") -> None:
+    def __init__(
+        self, dim: int, ratio: float | int = 0.8, site: int = 0, mi: str = "gan", negative: str = "learned"
+    ) -> None:
         super().__init__()
-        self.ratio, self.mi = check_ratio(ratio), bound_named(mi)
-        # The transform and the first layers of both scorers, side by side: they read the same X and aggregate it once.
-        self.hidden = GraphConv(dim, 3 * dim)
-        self.score_r, self.score_f = GraphConv(dim, 1), GraphConv(dim, 1)
+        self.ratio, self.site, self.mi, self.negative = check_ratio(ratio), site, bound_named(mi), kind_named(negative)
+        scorers = 2 if negative == "learned" else 1
+        # The transform and the first layers of the scorers, side by side: they read the same X and aggregate it once.
+        self.hidden = GraphConv(dim, (1 + scorers) * dim)
+        self.score_r = GraphConv(dim, 1)
+        self.score_f = GraphConv(dim, 1) if negative == "learned" else None
         self.discriminator = Discriminator(dim, nn.LeakyReLU(LEAK))
 
     def forward(self, x: Tensor, level: Level, keep: Tensor | None = None) -> Pooled:
         """X [C, d] → the coarsened graph. A given `keep` imposes the kept nodes, by first-level position."""
         k = level.kept(self.ratio)
-        h, h_r, h_f = F.leaky_relu(self.hidden(x, level), LEAK).chunk(3, 1)
+        h, h_r, *h_f = F.leaky_relu(self.hidden(x, level), LEAK).split(x.shape[1], 1)
         s_r = self.score_r(h_r, level).squeeze(1)
-        s_f = self.score_f(h_f, level).squeeze(1)
-        s_d = s_r - s_f
+        if self.score_f is not None:
+            s_f = self.score_f(h_f[0], level).squeeze(1)
+            s_d, gate_f, count_f = s_r - s_f, torch.tanh(s_f) * level.alive, level.size
+        else:
+            s_f = level.uniform(self.site)
+            s_d, gate_f, count_f = s_r, level.select(s_f.unsqueeze(1), k).squeeze(1), k
 
-        gates = torch.stack([torch.ones_like(s_r), torch.tanh(s_r), torch.tanh(s_f)], 1) * level.alive.unsqueeze(1)
-        e, e_r, e_f = (level.sums(h, gates) / level.size.clamp(min=1).view(-1, 1, 1)).unbind(1)
+        total = level.sums(h, torch.stack([level.alive, torch.tanh(s_r) * level.alive, gate_f], 1))
+        count = torch.stack([level.size, level.size, count_f], 1).clamp(min=1)
+        e, e_r, e_f = (total / count.unsqueeze(2)).unbind(1)
         real, fake = self.discriminator.pairs((e_r, e), (e_f, e))
-        loss = level.over_graphs(BOUNDS[self.mi](real, fake)) / 2.0
+        bound, even = BOUNDS[self.mi]
+        loss = level.over_graphs(bound(real, fake)) / 2.0
 
         keep_d = imposed_or_selected(level, s_d, k, keep)
         pooled, coarse = level.coarsen(h, torch.tanh(s_d), keep_d, k)
         metrics = {}
         if not self.training:
             keep_r, keep_f = level.select(torch.stack([s_r, s_f], 1), k).unbind(1)
-            metrics = _diagnose(level, loss, real, fake, keep_r, keep_f)
+            metrics = _diagnose(level, loss, real - even, fake - even, keep_r, keep_f)
         return Pooled(pooled, coarse, {"mi": loss}, metrics, {"y_r": s_r, "y_f": s_f, "y_d": s_d})
 
     def extra_repr(self) -> str:
         """Shown in the module's repr."""
-        return f"ratio={self.ratio}, mi={self.mi!r}"
+        return f"ratio={self.ratio}, mi={self.mi!r}, negative={self.negative!r}"
 
 
 def _diagnose(
@@ -161,5 +187,7 @@ def _diagnose(
     """Whether the mutual-information term does anything: the discriminator's accuracy (0.5 is chance), and the share of
     its nodes that the real graph has in common with the fake one (at ratio 0.8 at least 0.75, by counting alone)."""
     right = ((real > 0).float() + (fake < 0).float()) / 2.0
-    shared = (keep_r * keep_f).sum() / keep_r.sum().clamp(min=1.0)
+    both = level.sums((keep_r * keep_f).unsqueeze(1), level.alive.unsqueeze(1)).view(-1)
+    kept = level.sums(keep_r.unsqueeze(1), level.alive.unsqueeze(1)).view(-1).clamp(min=1.0)
+    shared = level.over_graphs(both / kept)
     return {"mi": loss, "discriminator_accuracy": level.over_graphs(right), "overlap": shared}

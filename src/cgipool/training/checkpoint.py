@@ -86,8 +86,8 @@ def load_state(path: Path, state: State) -> None:
         for part in ("step", "exp_avg", "exp_avg_sq"):
             moments = _under(f"adam/{part}/", tensors)
             for name, parameter in state.network.named_parameters():
-                value = moments[name]
-                state.optimizer.state[parameter][part] = value.to(parameter.device)
+                if name in moments:  # Adam keeps none for a weight that no gradient has reached
+                    state.optimizer.state[parameter][part] = moments[name].to(parameter.device)
         state.epoch, state.best_epoch = int(header["epoch"]), int(header["best_epoch"])
         state.best_loss = float.fromhex(header["best_loss"])
     except (KeyError, RuntimeError, ValueError) as error:

@@ -18,7 +18,8 @@ def classification_loss(logits: Tensor, y: Tensor, weight: Tensor) -> Tensor:
 def objective(output: Output, batch: Batch, class_weight: Tensor, own_weight: float) -> Tensor:
     """The loss of one batch, a scalar; class_weight is [classes], and empty slots count nothing."""
     weight = class_weight[batch.y] * (batch.size > 0)
-    return classification_loss(output.logits, batch.y, weight) + own_weight * output.own_loss
+    loss = classification_loss(output.logits, batch.y, weight)
+    return loss + own_weight * output.own_loss if own_weight else loss
 
 
 def class_weights(y: np.ndarray, classes: int, kind: str | None) -> Tensor:

@@ -83,15 +83,19 @@ class Recipe:
         return self.alpha_proteins if dataset == "PROTEINS" else self.alpha
 
     def but(self, **changes: Any) -> "Recipe":
-        """This recipe with some settings changed; None leaves a setting as it is."""
+        """This recipe with some settings changed."""
         known = {field.name for field in fields(self)}
         for name in changes:
             if name not in known:
                 raise unknown("setting", name, known)
-        changes = {name: value for name, value in changes.items() if value is not None}
         if "alpha" in changes:  # a user's α holds on every data set
             changes.setdefault("alpha_proteins", changes["alpha"])
         return replace(self, **changes)
+
+    def changes(self) -> dict[str, Any]:
+        """The settings that differ from those of the recipe that bears this name."""
+        usual = RECIPES.get(self.name, PAPER).to_json()
+        return {name: value for name, value in self.to_json().items() if value != usual[name]}
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""

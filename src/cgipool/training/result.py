@@ -14,6 +14,8 @@ class Result:
     dataset: str
     method: str
     recipe: str
+    settings: dict[str, Any]
+    """The settings that differ from the recipe of that name."""
     seed: int
     seconds: float
     """Wall time of this call; a resumed run counts what the last call did."""
@@ -46,6 +48,7 @@ class Result:
             "dataset": self.dataset,
             "method": self.method,
             "recipe": self.recipe,
+            "settings": self.settings,
             "seed": self.seed,
             "splits": len(self.rows),
         }

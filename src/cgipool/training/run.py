@@ -28,7 +28,7 @@ import torch
 
 from cgipool.data.graphs import GraphSet
 from cgipool.data.sources import load_dataset
-from cgipool.data.splits import Split, random_splits, write_splits
+from cgipool.data.splits import Split, check_graphs, random_splits, write_splits
 from cgipool.errors import UserError
 from cgipool.files import read_json, write_json
 from cgipool.pool import method_named
@@ -68,6 +68,7 @@ def train(
     if jobs < 1:
         raise UserError(f"jobs must be at least 1, not {jobs}")
     graphs = data if isinstance(data, GraphSet) else load_dataset(data)
+    check_graphs(graphs)
     if isinstance(splits, int):
         if splits < 1:
             raise UserError(f"splits must be at least 1, not {splits}")
@@ -75,7 +76,7 @@ def train(
     if len({split.index for split in splits}) < len(splits):
         raise UserError("two of the splits bear the same number, and each needs a folder of its own")
     with _folder(out) as folder:
-        _prepare(folder, _identity(graphs, method, chosen, seed, splits), splits, resume, overwrite)
+        _prepare(folder, _identity(graphs, method, chosen, seed, splits, device), splits, resume, overwrite)
         tasks = [Task(method, chosen, split, seed, device, split_folder(folder, split.index)) for split in splits]
         began = time.perf_counter()
         waiting = [task for task in tasks if not (task.folder / "result.json").exists()]
@@ -84,7 +85,8 @@ def train(
                 _tell_finished(task, tell)
         _train_all(waiting, graphs, jobs, tell)
         rows = [read_json(task.folder / "result.json") for task in tasks]
-        result = Result(graphs.name, method, chosen.name, seed, time.perf_counter() - began, rows)
+        changed = chosen.changes()
+        result = Result(graphs.name, method, chosen.name, changed, seed, time.perf_counter() - began, rows)
         write_json(folder / "result.json", result.to_json())
         return result
 
@@ -112,8 +114,10 @@ def _folder(out: str | Path | None) -> Iterator[Path]:
         yield Path(name)
 
 
-def _identity(graphs: GraphSet, method: str, recipe: Recipe, seed: int, splits: Sequence[Split]) -> dict[str, Any]:
-    """All that determines the result, and what it was made with."""
+def _identity(
+    graphs: GraphSet, method: str, recipe: Recipe, seed: int, splits: Sequence[Split], device: str
+) -> dict[str, Any]:
+    """What was asked for, and the versions that it was made with (which a resumed run does not compare)."""
     content = hashlib.sha256()
     for array in (graphs.node_ptr, graphs.edge_ptr, graphs.edge_disp, graphs.y, graphs.category, graphs.attributes):
         if array is not None:
@@ -129,6 +133,7 @@ def _identity(graphs: GraphSet, method: str, recipe: Recipe, seed: int, splits: 
         "method": method,
         "recipe": recipe.to_json(),
         "seed": seed,
+        "device": device,
         "splits": [split.index for split in splits],
         "splits_content": drawn.hexdigest(),
         "made_with": {"cgipool": __version__, "torch": torch.__version__, "python": platform.python_version()},
@@ -151,7 +156,7 @@ def _prepare(folder: Path, identity: dict, splits: Sequence[Split], resume: bool
         return
     elif known.exists():
         raise UserError(f"{folder} holds a run already; resume it (--resume) or replace it (--overwrite)")
-    elif folder.exists() and any(folder.iterdir()):
+    elif folder.exists() and any(p.name != "splits.json" and not p.name.startswith(".") for p in folder.iterdir()):
         raise UserError(f"{folder} is not empty and holds no run; choose another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -205,7 +210,8 @@ def _train_all(tasks: list[Task], graphs: GraphSet, jobs: int, tell: Tell) -> No
                     raise
     except BrokenProcessPool:
         raise UserError(
-            "a worker process was ended from outside, or for want of memory; fewer jobs need less"
+            "a worker process ended: for want of memory (fewer jobs need less), from outside, or because a script that "
+            "calls train(jobs=…) does not guard it by `if __name__ == '__main__':`"
         ) from None
     finally:
         messages.put(None)

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -104,7 +103,8 @@ def epoch_ids(task: Task, epoch: int) -> Iterator[np.ndarray]:
 @contextlib.contextmanager
 def flushed_denormals() -> Iterator[None]:
     """Numbers below 1e-38 count as 0. Adam's moments of weights with vanishing gradients are full of them, and on a CPU
-    each costs as much as a hundred ordinary ones: an epoch of NCI1 took a quarter longer."""
+    each costs as much as a hundred ordinary ones. The flag is a thread's own, and threads that torch starts for its
+    parallel loops inherit it, so it is set before anything else is computed."""
     torch.set_flush_denormal(True)
     try:
         yield
@@ -117,15 +117,15 @@ class Training:
 
     def __init__(self, task: Task, graphs: GraphSet) -> None:
         self.task, self.recipe = task, task.recipe
-        encoder = Encoder.fit(
+        self.encoder = Encoder.fit(
             graphs,
             task.split.train,
             source=self.recipe.features,
             vocabulary=self.recipe.vocabulary,
             attributes=self.recipe.attributes,
         )
-        self.batcher = Batcher(graphs, encoder.encode(graphs), task.device)
-        network = build_network(task, graphs, encoder)
+        self.batcher = Batcher(graphs, self.encoder.encode(graphs), task.device)
+        network = build_network(task, graphs, self.encoder)
         optimizer = torch.optim.Adam(
             network.parameters(), lr=self.recipe.lr, weight_decay=self.recipe.weight_decay, fused=True
         )
@@ -210,39 +210,66 @@ class Log:
 
     def cut_back_to(self, epoch: int) -> None:
         """Drop what was written after that epoch, and a last line that was never finished."""
-        rows = [line for line in self._lines() if json.loads(line)["epoch"] <= epoch]
-        write_atomically(self.path, lambda temporary: temporary.write_text("".join(rows), encoding="utf-8"))
+        rows = [row for row in self._rows() if row["epoch"] <= epoch]
+        if len(rows) != epoch:
+            raise UserError(f"{self.path} holds {len(rows)} of the {epoch} epochs before the checkpoint")
+        text = "".join(map(_line, rows))
+        write_atomically(self.path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
     def append(self, row: dict[str, Any]) -> None:
         """Add one line."""
         try:
             with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
+                file.write(_line(row))
         except OSError as error:
             raise UserError(f"cannot write {self.path}: {error.strerror or error}") from error
 
     def column(self, name: str) -> list[float]:
         """One value per epoch."""
-        return [json.loads(line)[name] for line in self._lines()]
+        return [row[name] for row in self._rows()]
 
-    def _lines(self) -> list[str]:
-        if not self.path.exists():
-            return []
-        return [line for line in self.path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]
+    def _rows(self) -> list[dict[str, Any]]:
+        text = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
+        rows = []
+        for number, line in enumerate(text.splitlines(keepends=True), start=1):
+            if not line.endswith("\n"):
+                break
+            try:
+                rows.append(json.loads(line) | {})
+            except (ValueError, TypeError):
+                raise UserError(f"{self.path}, line {number} is damaged") from None
+        return rows
+
+
+def _line(row: dict[str, Any]) -> str:
+    """JSON has no NaN and no infinity: null stands for both."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, list):
+            return [plain(v) for v in value]
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    return json.dumps({name: plain(value) for name, value in row.items()}, allow_nan=False) + "\n"
 
 
 def train_split(task: Task, graphs: GraphSet, tell: Tell) -> None:
     """Train one split to the end, or go on from its checkpoint; the folder then holds weights, metrics and result."""
     task.folder.mkdir(parents=True, exist_ok=True)
+    with flushed_denormals():
+        _train_split(task, graphs, tell)
+
+
+def _train_split(task: Task, graphs: GraphSet, tell: Tell) -> None:
     began = time.perf_counter()
     training, log = Training(task, graphs), Log(task.folder / "metrics.jsonl")
+    write_json(task.folder / "encoder.json", training.encoder.to_json())
     checkpoint = task.folder / "checkpoint.safetensors"
     if checkpoint.exists():
         load_state(checkpoint, training.state)
     log.cut_back_to(training.state.epoch)
-    with flushed_denormals():
-        training.run(tell, log)
-        metrics, probabilities = training.test()
+    training.run(tell, log)
+
+    metrics, probabilities = training.test()
     state = training.state
     save_tensors(task.folder / "weights.safetensors", state.best, {"epoch": str(state.best_epoch)})
     write_atomically(task.folder / "probabilities.npy", lambda path: _save_array(path, probabilities))
@@ -264,5 +291,3 @@ def train_split(task: Task, graphs: GraphSet, tell: Tell) -> None:
 def _save_array(path: Path, values: np.ndarray) -> None:
     with path.open("wb") as file:
         np.save(file, values)
-        file.flush()
-        os.fsync(file.fileno())
