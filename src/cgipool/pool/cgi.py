@@ -1,14 +1,18 @@
 """CGIPool: "Graph Pooling via Coarsened Graph Infomax" (Pang, Zhao, Li; SIGIR 2021), section 3.
 
-A level with features H and adjacency A (the paper's superscripts l and l+1 are left out) is pooled in four steps:
+A level with features H and adjacency A (the paper's superscripts l and l+1 are left out) is pooled in four steps. The
+numbers are those of the paper's equations, counted from the first of its section 3:
 
-    scores       y_r = σ(GNN_r(H, A)),  y_f = σ(GNN_f(H, A))
-    coarsening   idx_r = top-k(y_r),  H_r = H(idx_r) ⊙ y_r(idx_r);  the same with f: the real and the fake graph
-    infomax      e, e_r, e_f = encoder(H), encoder(H_r), encoder(H_f)
-                 L_MI = −mean over graphs of [log σ(T(e, e_r)) + log(1 − σ(T(e, e_f)))]
-    fusion       y_d = σ(y_r − y_f),  idx_d = top-k(y_d),  H' = H(idx_d) ⊙ y_d(idx_d),  A' = A(idx_d, idx_d)
+    scores       y_r = σ(GNN_r(H, A)),  y_f = σ(GNN_f(H, A))                                                      (6)
+    coarsening   idx_r = top-k(y_r),  H_r = H(idx_r) ⊙ y_r(idx_r);  the same with f: the real and the fake graph  (7, 9)
+    infomax      e, e_r, e_f = encoder(H), encoder(H_r), encoder(H_f)                                             (10)
+                 L_MI = −mean over graphs of [log σ(T(e, e_r)) + log(1 − σ(T(e, e_f)))]                           (2, 3)
+    fusion       y_d = σ(y_r − y_f)                                                                               (11)
+                 idx_d = top-k(y_d),  H' = H(idx_d) ⊙ y_d(idx_d),  A' = A(idx_d, idx_d)                           (12)
 
-Shapes: C positions, B graphs, d features. σ is the sigmoid, k = ⌈ratio · n⌉ per graph.
+The adjacencies A_r and A_f of Eq. 8 are never formed: the encoder reads features alone. Eq. 4 and 5, the whole loss,
+are in training/objective.py; Eq. 1 is the option mi="kl". Shapes: C positions, B graphs, d features. σ is the sigmoid,
+k = ⌈ratio · n⌉ per graph.
 """
 
 from collections.abc import Callable
@@ -27,7 +31,7 @@ LEAK = 0.2
 
 
 def infomax_gan(real: Tensor, fake: Tensor) -> Tensor:
-    """[B] the GAN-like bound, negated: −log σ(real) − log(1 − σ(fake)), from logits and so without overflow."""
+    """[B] the GAN-like bound of Eq. 2, negated: −log σ(real) − log(1 − σ(fake)), from logits, without overflow."""
     return F.softplus(-real) + F.softplus(fake)
 
 

@@ -1,4 +1,4 @@
-"""The loss of a step: L = L_CLS + weight · the method's own loss (for CGIPool the paper's L_CLS + α L_MI)."""
+"""The loss of a step: L = L_CLS + weight · the method's own loss (for CGIPool the paper's Eq. 4, L_CLS + α L_MI)."""
 
 import numpy as np
 import torch
@@ -10,8 +10,8 @@ from cgipool.network import Output
 
 
 def classification_loss(logits: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-    """Weighted mean of the cross-entropies, weight [B]. The paper prints a sum over graphs, its code takes the mean:
-    with Adam the two differ only in how strongly weight decay and L_MI count beside them."""
+    """Eq. 5 as a weighted mean of cross-entropies, weight [B]. The paper prints a sum over graphs, its code takes the
+    mean: with Adam the two differ only in how strongly weight decay and L_MI count beside them."""
     return (F.cross_entropy(logits, y, reduction="none") * weight).sum() / weight.sum().clamp(min=1e-12)
 
 
