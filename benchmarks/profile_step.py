@@ -4,7 +4,8 @@
 
 Milliseconds a step of the paper form, batch 128: the whole step; matrix products, and the rest of torch's kernels, by
 torch's profiler; and the step's fixed cost, which is that of the same network 16 wide on batches of 4 graphs, where
-arithmetic is next to nothing and Python and dispatch are all.
+arithmetic is next to nothing and Python and dispatch are all. Then the sum over neighbours of one batch, by
+`embedding_bag` as here and by gather and scatter.
 """
 
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from cgipool import ops
 from cgipool.data import load_dataset, random_splits
 from cgipool.training.recipe import PAPER, Recipe
 from cgipool.training.split import Task, Training, epoch_ids, flushed_denormals
@@ -48,6 +50,26 @@ def kernels(training: Training) -> tuple[float, float]:
     return products, sum(time for name, time in own.items() if name.startswith("aten::")) - products
 
 
+def neighbour_sums(training: Training, repeats: int = 20) -> tuple[float, float]:
+    """Milliseconds of A x for one batch, 128 wide: ours, and gathered and scattered."""
+    batch = next(training.batches(1))
+    edges = (batch.row_ptr, batch.neighbor)
+    row = torch.repeat_interleave(torch.diff(batch.row_ptr).long())
+    x = torch.randn(len(batch.alive), 128)
+
+    def scattered() -> None:
+        torch.zeros_like(x).index_add_(0, row, x[batch.neighbor.long()])
+
+    times = []
+    for run in (lambda: ops.propagate(x, batch.alive, 0.0, *edges), scattered):
+        run()
+        start = time.perf_counter()
+        for _ in range(repeats):
+            run()
+        times.append((time.perf_counter() - start) / repeats * 1e3)
+    return times[0], times[1]
+
+
 def main(names: list[str]) -> None:
     with flushed_denormals():
         fixed = milliseconds_a_step(prepare("IMDB-MULTI", PAPER.but(batch_size=4, width=16)), 1)
@@ -57,6 +79,8 @@ def main(names: list[str]) -> None:
             whole = milliseconds_a_step(training)
             products, rest = kernels(training)
             print(f"{name:12} step {whole:5.1f} ms   matrix products {products:5.1f}   other kernels {rest:5.1f}")
+            bags, scattered = neighbour_sums(training)
+            print(f"{'':12} sum over neighbours {bags:.2f} ms, by gather and scatter {scattered:.2f} ms")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """`cgipool data list | info | fetch`."""
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -68,11 +67,11 @@ def fetch(
 
 def place_of(name: str) -> str:
     """Where a data set of the catalogue is on this machine, in a word; empty if it must be downloaded."""
-    from cgipool.data.sources import cache_folder, data_folder
+    from cgipool.data.sources import data_folder, find
 
     if name == "motifs":
         return "built in"
-    for where, folder in (("CGIPOOL_DATA", data_folder()), ("cache", cache_folder())):
-        if folder is not None and (Path(folder, f"{name}.zip").is_file() or Path(folder, name).is_dir()):
-            return where
-    return ""
+    path = find(name)
+    if path is None:
+        return ""
+    return "CGIPOOL_DATA" if path.parent == data_folder() else "cache"

@@ -29,7 +29,7 @@ def load_dataset(
         name = _known_name(str(name_or_path))
         if name == "motifs":
             return motifs()
-        path = path if name is None else _find(name) or fetch(name, progress)
+        path = path if name is None else find(name) or fetch(name, progress)
     if is_saved(path):
         return GraphSet.load(path, mmap=mmap)
     return _parsed(path, mmap) if cache else read_tu(path)
@@ -49,7 +49,7 @@ def _known_name(given: str) -> str | None:
     """The name as the catalogue or the data folder spells it; None for a path that exists but is neither."""
     folder = data_folder()
     local = [] if folder is None or not folder.is_dir() else [p for p in folder.iterdir() if _holds_data(p)]
-    names = {p.stem if p.suffix == ".zip" else p.name: None for p in local if p.is_dir() or p.suffix == ".zip"}
+    names = [p.stem if p.suffix == ".zip" else p.name for p in local if p.is_dir() or p.suffix == ".zip"]
     spelt = {name.lower(): name for name in [*names, *CATALOGUE]}
     if given.lower() in spelt:
         return spelt[given.lower()]
@@ -60,7 +60,8 @@ def _known_name(given: str) -> str | None:
     raise unknown("data set", given, spelt.values())
 
 
-def _find(name: str) -> Path | None:
+def find(name: str) -> Path | None:
+    """Where the set of this name is on this machine: in the folder CGIPOOL_DATA, else in the cache; None if nowhere."""
     for folder in (data_folder(), cache_folder()):
         for path in () if folder is None else (folder / f"{name}.zip", folder / name):
             if _holds_data(path):

@@ -6,8 +6,8 @@ Positions of one graph are consecutive: graph b holds slot_ptr[b] .. slot_ptr[b+
 neighbor[row_ptr[p] .. row_ptr[p+1]], the node itself not among them, and the relation is symmetric. Padding is never
 alive, has no neighbours, stands behind the last graph, and bears that graph's number.
 
-`embedding_bag` is the fast segmented sum on a CPU (for a 128-graph batch of NCI1 about 50 times faster than
-gather + scatter), and each of its bags is summed by one thread, so results do not depend on scheduling.
+`embedding_bag` is the fast segmented sum on a CPU (docs/performance.md has it against gather and scatter), and each of
+its bags is summed by one thread, so results do not depend on scheduling.
 """
 
 import numpy as np

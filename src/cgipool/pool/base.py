@@ -20,8 +20,3 @@ class Pooled(NamedTuple):
     """What helps to understand the training, by name, each a scalar. Filled in evaluation mode only."""
     scores: dict[str, Tensor]
     """[C] the scores of the nodes by name, as the method's paper calls them."""
-
-
-def imposed_or_selected(level: Level, score: Tensor, k: Tensor, keep: Tensor | None) -> Tensor:
-    """[C] the k best nodes by score, unless the kept nodes are imposed (`keep`, by first-level position)."""
-    return level.select(score.unsqueeze(1), k).squeeze(1) if keep is None else keep[level.position]

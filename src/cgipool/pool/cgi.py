@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from cgipool.errors import unknown
 from cgipool.layers import GCN, GraphConv
 from cgipool.level import Level, check_ratio
-from cgipool.pool.base import Pooled, imposed_or_selected
+from cgipool.pool.base import Pooled
 
 LEAK = 0.2
 """Slope of the leaky ReLUs of the released code."""
@@ -172,7 +172,7 @@ class ReleasedCGIPool(nn.Module):
         bound, even = BOUNDS[self.mi]
         loss = level.over_graphs(bound(real, fake)) / 2.0
 
-        keep_d = imposed_or_selected(level, s_d, k, keep)
+        keep_d = level.select(s_d.unsqueeze(1), k).squeeze(1) if keep is None else keep[level.position]
         pooled, coarse = level.coarsen(h, torch.tanh(s_d), keep_d, k)
         metrics = {}
         if not self.training:
