@@ -37,6 +37,12 @@ def some_batch(seed: int = 0) -> SimpleNamespace:
         return torch.randn(*shape, generator=random, dtype=torch.double)
 
     kept = torch.tensor([0, 2, 5, 10, 11])
+    index = torch.tensor([3, -1, 0, 7, -1, 12, 5, 2])
+    back = torch.full((positions,), -1)
+    back[index[index >= 0]] = (index >= 0).nonzero().flatten()
+    block_ptr = torch.tensor((0, *(n * n for n in SIZES))).cumsum(0)
+    cells = int(block_ptr[-1]) + PADDING
+    same = (graph[:, None] == graph)[:nodes, :nodes].flatten()
     flags = torch.zeros(positions).index_fill(0, kept, 1)
     return SimpleNamespace(
         adjacency=adjacency,
@@ -46,6 +52,13 @@ def some_batch(seed: int = 0) -> SimpleNamespace:
         row_ptr=row_ptr,
         neighbor=neighbor,
         kept=kept,
+        index=index,
+        back=back,
+        block_ptr=block_ptr,
+        cells=cells,
+        same=same,
+        first=torch.cat([normal(cells - PADDING), torch.zeros(PADDING, dtype=torch.double)]),
+        second=torch.cat([normal(cells - PADDING), torch.zeros(PADDING, dtype=torch.double)]),
         before=torch.cat([torch.zeros(1), flags.cumsum(0)]).long(),
         member=torch.nn.functional.one_hot(graph, len(SIZES)).double().T * (torch.arange(positions) < nodes),
         x=normal(positions, F),
@@ -58,7 +71,7 @@ def some_batch(seed: int = 0) -> SimpleNamespace:
 
 
 def arguments(b: SimpleNamespace) -> dict[str, tuple]:
-    where = (b.graph, b.slot_ptr)
+    where, blocks = (b.graph, b.slot_ptr), (b.slot_ptr, b.block_ptr)
     top, total = library.readout(b.x, b.alive, *where)
     return {
         "propagate": (b.x, b.scale, 0.5, b.row_ptr, b.neighbor),
@@ -73,12 +86,50 @@ def arguments(b: SimpleNamespace) -> dict[str, tuple]:
         "take_grad": (torch.randn(len(b.kept), F, dtype=torch.double), b.x, b.scale, b.kept, b.before),
         "lookup": (b.table, b.category),
         "lookup_grad": (b.x, b.category, 7),
+        "order": (b.weight[:, 0], b.alive, b.graph),
+        "pick": (b.x, b.index, b.back),
+        "softmax": (b.x, b.alive, *where),
+        "softmax_grad": (torch.randn_like(b.x), library.softmax(b.x, b.alive, *where), *where),
+        "neighbor_max": (b.x, b.alive, b.row_ptr, b.neighbor),
+        "max_grad": (b.x, library.neighbor_max(b.x, b.alive, b.row_ptr, b.neighbor)[1]),
+        "block_adjacency": (b.alive, 0.5, b.row_ptr, b.neighbor, *blocks, b.cells),
+        "block_mm": (b.first, b.x, True, *blocks),
+        "block_outer": (b.x, b.weight @ b.value[0], *blocks, b.cells),
+        "block_product": (b.first, b.second, True, False, *blocks),
+        "block_max": (b.first, b.x, *blocks),
     }
+
+
+def matrix(b: SimpleNamespace, cells: torch.Tensor) -> torch.Tensor:
+    """Cells as one block-diagonal matrix over all positions."""
+    nodes, positions = len(b.x) - PADDING, len(b.x)
+    dense = b.x.new_zeros(nodes * nodes)
+    dense[b.same] = cells[: b.cells - PADDING]
+    return torch.nn.functional.pad(dense.view(nodes, nodes), (0, positions - nodes, 0, positions - nodes))
+
+
+def cells(b: SimpleNamespace, dense: torch.Tensor) -> torch.Tensor:
+    """The cells of a matrix over all positions."""
+    nodes = len(b.x) - PADDING
+    return torch.nn.functional.pad(dense[:nodes, :nodes].flatten()[b.same], (0, PADDING))
+
+
+def masked_max(mask: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """[C, 2F] for each row the maximum of x over the columns where mask is set, and where it is; 0 and −1 where
+    there are none."""
+    top = x.new_zeros(x.shape)
+    where = torch.full(x.shape, -1)
+    for p, row in enumerate(mask):
+        if row.any():
+            top[p], at = x[row].max(0)
+            where[p] = row.nonzero().flatten()[at]
+    return torch.cat([top, where], 1)
 
 
 def expected(b: SimpleNamespace) -> dict[str, torch.Tensor]:
     """The dense formulas."""
     here = b.member.sum(0)  # 0 at padding
+    same = (b.graph[:, None] == b.graph).double()
     s, eye = torch.diag(b.scale), torch.eye(len(b.x), dtype=torch.double)
     gathered = b.value[b.graph] * here[:, None, None]
     living = [(b.member[g] * b.alive) > 0 for g in range(len(SIZES))]
@@ -92,6 +143,14 @@ def expected(b: SimpleNamespace) -> dict[str, torch.Tensor]:
         "readout": torch.cat([top, b.member @ (b.x * b.alive[:, None])], 1),
         "take": (b.x * b.scale[:, None])[b.kept],
         "lookup": b.table[b.category.long()].sum(1),
+        "pick": torch.where((b.index >= 0)[:, None], b.x[b.index], 0.0),
+        "softmax": b.x.exp() * b.alive[:, None] / (same @ (b.x.exp() * b.alive[:, None])).clamp(min=1e-300),
+        "neighbor_max": masked_max(((b.adjacency + eye) * b.alive * b.alive[:, None]) > 0, b.x),
+        "block_adjacency": cells(b, (b.adjacency + 0.5 * eye) * b.alive * b.alive[:, None]),
+        "block_mm": matrix(b, b.first).T @ b.x,
+        "block_outer": cells(b, b.x @ (b.weight @ b.value[0]).T),
+        "block_product": cells(b, matrix(b, b.first).T @ matrix(b, b.second)),
+        "block_max": masked_max(matrix(b, b.first) > 0, b.x),
     }
 
 
@@ -110,11 +169,30 @@ def test_every_op_is_in_the_tables_of_this_test():
     assert set(arguments(some_batch())) == set(OPS)
 
 
+DIFFERENTIABLE = {
+    "propagate": (0,),
+    "sums": (0, 1),
+    "spread": (0, 1),
+    "dots": (0, 1),
+    "readout": (0,),
+    "take": (0, 1),
+    "lookup": (0,),
+    "pick": (0,),
+    "softmax": (0,),
+    "neighbor_max": (0,),
+    "block_mm": (0, 1),
+    "block_outer": (0, 1),
+    "block_product": (0, 1),
+    "block_max": (1,),
+}
+"""Which arguments of an op have a gradient."""
+
+
 def with_gradients(name: str) -> tuple:
-    """Arguments of which the differentiable ones, which stand first, ask for a gradient."""
-    first = {"propagate": 1, "sums": 2, "spread": 2, "dots": 2, "readout": 1, "take": 2, "lookup": 1}.get(name, 0)
+    """Arguments of which the differentiable ones ask for a gradient."""
+    places = DIFFERENTIABLE.get(name, ())
     args = arguments(some_batch())[name]
-    return *(a.requires_grad_() for a in args[:first]), *args[first:]
+    return tuple(a.clone().requires_grad_() if place in places else a for place, a in enumerate(args))
 
 
 @pytest.mark.parametrize("name", sorted(OPS))
@@ -124,18 +202,24 @@ def test_opcheck(name):
 
 
 @pytest.mark.parametrize("form", ["plain", "custom"])
-@pytest.mark.parametrize("name", ["propagate", "sums", "spread", "dots", "readout", "take", "lookup"])
+@pytest.mark.parametrize("name", sorted(DIFFERENTIABLE))
 def test_gradients_against_finite_differences(name, form):
     op = OPS[name] if form == "plain" else OPS[name].custom
     assert torch.autograd.gradcheck(op, with_gradients(name))
 
 
+NEIGHBORS = {"propagate": 4, "degree": 2, "neighbor_max": 3, "block_adjacency": 3}
+"""Which argument of an op is the list of neighbours."""
+
+
 @pytest.mark.parametrize("name", sorted(OPS))
 def test_vmap_is_one_split_after_another(name):
-    batches = [arguments(some_batch(seed))[name] for seed in range(3)]
-    if name in ("propagate", "degree"):  # the numbers of neighbours differ: room for the largest
-        room = max(len(args[-1]) for args in batches)
-        batches = [(*args[:-1], torch.nn.functional.pad(args[-1], (0, room - len(args[-1])))) for args in batches]
+    batches = [list(arguments(some_batch(seed))[name]) for seed in range(3)]
+    if name in NEIGHBORS:  # the numbers of neighbours differ: room for the largest
+        at = NEIGHBORS[name]
+        room = max(len(args[at]) for args in batches)
+        for args in batches:
+            args[at] = torch.nn.functional.pad(args[at], (0, room - len(args[at])))
     columns = [torch.stack(c) if isinstance(c[0], torch.Tensor) else c[0] for c in zip(*batches, strict=True)]
     dims = tuple(0 if isinstance(c, torch.Tensor) else None for c in columns)
     together = torch.vmap(OPS[name], in_dims=dims)(*columns)

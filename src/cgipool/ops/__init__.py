@@ -1,5 +1,43 @@
 """The handful of graph operations that every method is made of."""
 
-from cgipool.ops.library import degree, dots, keep_top_k, lookup, propagate, readout, spread, sums, take
+from cgipool.ops.library import (
+    block_adjacency,
+    block_max,
+    block_mm,
+    block_outer,
+    block_product,
+    degree,
+    dots,
+    keep_top_k,
+    lookup,
+    neighbor_max,
+    order,
+    pick,
+    propagate,
+    readout,
+    softmax,
+    spread,
+    sums,
+    take,
+)
 
-__all__ = ["degree", "dots", "keep_top_k", "lookup", "propagate", "readout", "spread", "sums", "take"]
+__all__ = [
+    "block_adjacency",
+    "block_max",
+    "block_mm",
+    "block_outer",
+    "block_product",
+    "degree",
+    "dots",
+    "keep_top_k",
+    "lookup",
+    "neighbor_max",
+    "order",
+    "pick",
+    "propagate",
+    "readout",
+    "softmax",
+    "spread",
+    "sums",
+    "take",
+]

@@ -2,8 +2,8 @@
 
 Each op is opaque to autograd, `vmap` and `torch.compile`, so its kernel may use whatever is fast on the device.
 `sums`, `spread` and `dots` are the three derivatives of one trilinear form, Σ_p Σ_m weight[p, m] · x[p] ·
-value[graph[p], m], hence each one's gradients are the other two. A is symmetric, hence the gradient of `propagate` is
-`propagate`.
+value[graph[p], m], hence each one's gradients are the other two; so are `block_mm` and `block_outer` for
+Σ_{p,q} weight[p, q] · y[p] · x[q]. A is symmetric, hence the gradient of `propagate` is `propagate`.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cgipool.ops import reference
+from cgipool.ops import blocks, reference
 
 
 class GraphOp:
@@ -88,6 +88,10 @@ def _graphs(slot_ptr: Tensor) -> int:
     return slot_ptr.shape[0] - 1
 
 
+def _like(x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    return torch.empty_like(x, dtype=dtype, memory_format=torch.contiguous_format)
+
+
 def _save(ctx: Any, inputs: tuple, output: Tensor) -> None:
     ctx.save_for_backward(*inputs)
 
@@ -147,6 +151,79 @@ def _lookup_grad(ctx: Any, grad: Tensor) -> tuple:
     return lookup_grad(grad, ctx.saved_tensors[0], ctx.rows), None
 
 
+def _pick_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[1:])
+
+
+def _pick_grad(ctx: Any, grad: Tensor) -> tuple:
+    index, back = ctx.saved_tensors
+    return pick(grad, back, index), None, None
+
+
+def _softmax_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    ctx.save_for_backward(output, *inputs[2:])
+
+
+def _softmax_grad(ctx: Any, grad: Tensor) -> tuple:
+    return softmax_grad(grad, *ctx.saved_tensors), None, None, None
+
+
+def _max_save(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(output[1])
+
+
+def _neighbor_max_grad(ctx: Any, grad: Tensor, _: Any) -> tuple:
+    return max_grad(grad, *ctx.saved_tensors), None, None, None
+
+
+def _block_max_grad(ctx: Any, grad: Tensor, _: Any) -> tuple:
+    return None, max_grad(grad, *ctx.saved_tensors), None, None
+
+
+def _block_mm_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    weight, x, ctx.flip, *where = inputs
+    ctx.save_for_backward(weight, x, *where)
+
+
+def _block_mm_grad(ctx: Any, grad: Tensor) -> tuple:
+    weight, x, *where = ctx.saved_tensors
+    left, right = (x, grad) if ctx.flip else (grad, x)
+    by_weight = block_outer(left, right, *where, weight.shape[0]) if ctx.needs_input_grad[0] else None
+    by_x = block_mm(weight, grad, not ctx.flip, *where) if ctx.needs_input_grad[1] else None
+    return by_weight, by_x, None, None, None
+
+
+def _block_outer_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[:4])
+
+
+def _block_outer_grad(ctx: Any, grad: Tensor) -> tuple:
+    a, b, *where = ctx.saved_tensors
+    by_a = block_mm(grad, b, False, *where) if ctx.needs_input_grad[0] else None
+    by_b = block_mm(grad, a, True, *where) if ctx.needs_input_grad[1] else None
+    return by_a, by_b, None, None, None
+
+
+def _block_product_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    a, b, *ctx.flips, slot_ptr, block_ptr = inputs
+    ctx.save_for_backward(a, b, slot_ptr, block_ptr)
+
+
+def _block_product_grad(ctx: Any, grad: Tensor) -> tuple:
+    a, b, *where = ctx.saved_tensors
+    flip_a, flip_b = ctx.flips
+    by_a, by_b = None, None
+    if ctx.needs_input_grad[0]:
+        by_a = (
+            block_product(b, grad, flip_b, True, *where) if flip_a else block_product(grad, b, False, not flip_b, *where)
+        )
+    if ctx.needs_input_grad[1]:
+        by_b = (
+            block_product(grad, a, True, flip_a, *where) if flip_b else block_product(a, grad, not flip_a, False, *where)
+        )
+    return by_a, by_b, None, None, None, None
+
+
 def _readout_shape(x: Tensor, alive: Tensor, graph: Tensor, slot_ptr: Tensor) -> tuple[Tensor, Tensor]:
     top = x.new_empty(_graphs(slot_ptr), x.shape[1])
     return top, torch.empty_like(top)
@@ -161,7 +238,7 @@ propagate = GraphOp(
 degree = GraphOp(reference.degree, lambda alive, row_ptr, neighbor: torch.empty_like(alive))
 keep_top_k = GraphOp(
     reference.keep_top_k,
-    lambda score, alive, k, graph: torch.empty_like(score, memory_format=torch.contiguous_format),
+    lambda score, alive, k, graph: _like(score),
 )
 sums = GraphOp(
     reference.sums,
@@ -203,3 +280,58 @@ lookup = GraphOp(
     _lookup_save,
 )
 lookup_grad = GraphOp(reference.lookup_grad, lambda grad, category, rows: grad.new_empty(rows, grad.shape[1]))
+order = GraphOp(
+    reference.order,
+    lambda score, alive, graph: (torch.empty_like(graph), torch.empty_like(graph)),
+)
+pick = GraphOp(
+    reference.pick,
+    lambda x, index, back: x.new_empty(index.shape[0], x.shape[1]),
+    _pick_grad,
+    _pick_save,
+)
+softmax = GraphOp(
+    reference.softmax,
+    lambda score, alive, graph, slot_ptr: _like(score),
+    _softmax_grad,
+    _softmax_save,
+)
+softmax_grad = GraphOp(
+    reference.softmax_grad,
+    lambda grad, soft, graph, slot_ptr: _like(soft),
+)
+neighbor_max = GraphOp(
+    reference.neighbor_max,
+    lambda x, alive, row_ptr, neighbor: (_like(x), _like(x, torch.int64)),
+    _neighbor_max_grad,
+    _max_save,
+)
+max_grad = GraphOp(reference.max_grad, lambda grad, where: torch.empty_like(grad))
+block_adjacency = GraphOp(
+    blocks.block_adjacency,
+    lambda alive, self_weight, row_ptr, neighbor, slot_ptr, block_ptr, cells: alive.new_empty(cells),
+)
+block_mm = GraphOp(
+    blocks.block_mm,
+    lambda weight, x, flip, slot_ptr, block_ptr: _like(x),
+    _block_mm_grad,
+    _block_mm_save,
+)
+block_outer = GraphOp(
+    blocks.block_outer,
+    lambda a, b, slot_ptr, block_ptr, cells: a.new_empty(cells),
+    _block_outer_grad,
+    _block_outer_save,
+)
+block_product = GraphOp(
+    blocks.block_product,
+    lambda a, b, flip_a, flip_b, slot_ptr, block_ptr: _like(a),
+    _block_product_grad,
+    _block_product_save,
+)
+block_max = GraphOp(
+    blocks.block_max,
+    lambda weight, x, slot_ptr, block_ptr: (_like(x), _like(x, torch.int64)),
+    _block_max_grad,
+    _max_save,
+)

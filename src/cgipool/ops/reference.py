@@ -10,6 +10,10 @@ alive, has no neighbours, stands behind the last graph, and bears that graph's n
 its bags is summed by one thread, so results do not depend on scheduling.
 """
 
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -50,9 +54,7 @@ def keep_top_k(score: Tensor, alive: Tensor, k: Tensor, graph: Tensor) -> Tensor
     come graph by graph, so the keys are sorted in their high half already, which NumPy's stable sort exploits.
     """
     (positions, columns), graphs = score.shape, len(k)
-    slot = graph.cpu().numpy()
-    bits = (score.detach().cpu().float() + 0.0).T.contiguous().numpy().view(np.int32)  # + 0.0 makes −0 and 0 equal
-    low = ~(bits ^ ((bits >> 31) & 0x7FFFFFFF))
+    slot, low = graph.cpu().numpy(), _descending(score.T)
     size = np.bincount(slot, minlength=graphs)
     count = np.minimum(k.cpu().numpy(), size)
     living = alive.cpu().numpy() > 0
@@ -68,8 +70,16 @@ def keep_top_k(score: Tensor, alive: Tensor, k: Tensor, graph: Tensor) -> Tensor
     return torch.from_numpy(np.ascontiguousarray(keep.reshape(columns, positions).T)).to(score)
 
 
+def _descending(score: Tensor) -> np.ndarray:
+    """The bits of single-precision scores as integers, turned so that a larger score is a smaller number."""
+    bits = (score.detach().cpu().float() + 0.0).contiguous().numpy().view(np.int32)  # + 0.0 makes −0 and 0 equal
+    return ~(bits ^ ((bits >> 31) & 0x7FFFFFFF))
+
+
 def sums(x: Tensor, weight: Tensor, graph: Tensor, slot_ptr: Tensor) -> Tensor:
     """Weighted sums over each graph: out[b, m] = Σ_{p in b} weight[p, m] · x[p]; [C, F] and [C, M] → [B, M, F]."""
+    if _is_wide(weight.shape[1], x):
+        return by_graph(lambda w, v: w.mT @ v, (weight, x), (), slot_ptr, (weight.shape[1], x.shape[1]))
     columns, used = weight.shape[1], int(slot_ptr[-1])
     every = torch.arange(used, device=x.device).repeat(columns)
     first = slot_ptr[:-1] + used * torch.arange(columns, device=x.device).unsqueeze(1)
@@ -80,6 +90,8 @@ def sums(x: Tensor, weight: Tensor, graph: Tensor, slot_ptr: Tensor) -> Tensor:
 
 def spread(value: Tensor, weight: Tensor, graph: Tensor, slot_ptr: Tensor) -> Tensor:
     """Each graph's vectors to its nodes: out[p] = Σ_m weight[p, m] · value[graph[p], m]; value [B, M, F] → [C, F]."""
+    if _is_wide(weight.shape[1], value):
+        return by_graph(lambda w, v: w @ v, (weight,), (value,), slot_ptr, value.shape[2])
     used = int(slot_ptr[-1])
     table, index, start = _table(value, graph[:used])
     out = torch.embedding_bag(table, index, start, False, 0, False, weight[:used].reshape(-1))[0]
@@ -88,10 +100,53 @@ def spread(value: Tensor, weight: Tensor, graph: Tensor, slot_ptr: Tensor) -> Te
 
 def dots(x: Tensor, value: Tensor, graph: Tensor, slot_ptr: Tensor) -> Tensor:
     """Each node against its graph's vectors: out[p, m] = x[p] · value[graph[p], m]; [C, F] and [B, M, F] → [C, M]."""
+    if _is_wide(value.shape[1], x):
+        return by_graph(lambda v, u: v @ u.mT, (x,), (value,), slot_ptr, value.shape[1])
     used, columns = int(slot_ptr[-1]), value.shape[1]
     table, index, _ = _table(value, graph[:used])
     row = torch.arange(used, device=x.device).repeat_interleave(columns, output_size=used * columns)
     return _padded(_row_dots(x, table, index, row).view(-1, columns), len(x))
+
+
+WIDE = 8
+"""From so many columns on, a matrix product for each graph beats weighted bags."""
+
+
+def _is_wide(columns: int, x: Tensor) -> bool:
+    return columns >= WIDE and x.device.type == "cpu"
+
+
+def common_size(slot_ptr: Tensor, positions: int) -> int:
+    """The size of the graphs if it is the same for all and there is no padding, else 0."""
+    size, rest = divmod(positions, len(slot_ptr) - 1)
+    return size if rest == 0 and bool((torch.diff(slot_ptr) == size).all()) else 0
+
+
+def by_graph(
+    product: Callable[[Any, Any], Any],
+    nodes: tuple[Tensor, ...],
+    graphs: tuple[Tensor, ...],
+    slot_ptr: Tensor,
+    shape: int | tuple[int, int],
+) -> Tensor:
+    """A product of two matrices for each graph, of which each has a row per node of the graph or is the graph's own.
+
+    The result has a row of `shape` per node, or is a matrix of that shape per graph. NumPy makes the small products:
+    calling it takes a fraction of the time of calling torch.
+    """
+    count, positions, first = len(slot_ptr) - 1, len(nodes[0]), nodes[0]
+    if size := common_size(slot_ptr, positions):
+        out = product(*(t.view(count, size, -1) for t in nodes), *graphs)
+        return out if isinstance(shape, tuple) else out.reshape(positions, shape)
+    rows, own = [t.contiguous().numpy() for t in nodes], [t.contiguous().numpy() for t in graphs]
+    slots = slot_ptr.tolist()
+    dtype = rows[0].dtype
+    result = np.zeros((count, *shape) if isinstance(shape, tuple) else (positions, shape), dtype)
+    for b, (a, z) in enumerate(pairwise(slots)):
+        if a < z:
+            where = b if isinstance(shape, tuple) else slice(a, z)
+            result[where] = product(*(r[a:z] for r in rows), *(o[b] for o in own))
+    return torch.from_numpy(result).to(first.device)
 
 
 def _table(value: Tensor, graph: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -161,3 +216,59 @@ def lookup_grad(grad: Tensor, category: Tensor, rows: int) -> Tensor:
     """Gradient of `lookup` by its weight, [V, F]."""
     flat = grad.unsqueeze(1).expand(-1, category.shape[1], -1).reshape(-1, grad.shape[1])
     return torch.ops.aten.embedding_dense_backward(flat, category.reshape(-1), rows, -1, False)
+
+def order(score: Tensor, alive: Tensor, graph: Tensor) -> tuple[Tensor, Tensor]:
+    """The positions of each graph by descending score [C], and its inverse, the rank of each position; twice [C].
+
+    Entry slot_ptr[b] + r is the position that comes r-th in graph b. The dead come last, ties go to the lower position.
+    """
+    slot, living = graph.cpu().numpy(), alive.cpu().numpy() > 0
+    low = _descending(score)
+    low[~living] = 2**31 - 1
+    ranked = np.argsort((slot << 32) + low, kind="stable")
+    rank = np.empty_like(ranked)
+    rank[ranked] = np.arange(len(ranked))
+    return torch.from_numpy(ranked).to(graph.device), torch.from_numpy(rank).to(graph.device)
+
+
+def pick(x: Tensor, index: Tensor, back: Tensor) -> Tensor:
+    """Rows by number, 0 for the number −1: out[q] = x[index[q]]. No row is picked twice: back [C] says which q picked
+    it, or −1, so that the gradient is the same operation with index and back exchanged."""
+    return x.index_select(0, index.clamp(min=0)).masked_fill_((index < 0).unsqueeze(1), 0.0)
+
+
+def softmax(score: Tensor, alive: Tensor, graph: Tensor, slot_ptr: Tensor) -> Tensor:
+    """The softmax of each column over the living nodes of each graph, 0 at the dead; [C, M] → [C, M]."""
+    living = alive.unsqueeze(1) > 0
+    top = score.new_full((len(slot_ptr) - 1, score.shape[1]), -torch.inf)
+    top.scatter_reduce_(0, graph.unsqueeze(1).expand_as(score), score.masked_fill(~living, -torch.inf), "amax")
+    power = (score - top.index_select(0, graph)).exp_().masked_fill_(~living, 0.0)
+    return power / _totals(power, graph, slot_ptr).clamp_(min=torch.finfo(score.dtype).tiny)
+
+
+def softmax_grad(grad: Tensor, soft: Tensor, graph: Tensor, slot_ptr: Tensor) -> Tensor:
+    """Gradient of `softmax` by its score, from its result."""
+    return soft * (grad - _totals(soft * grad, graph, slot_ptr))
+
+
+def _totals(x: Tensor, graph: Tensor, slot_ptr: Tensor) -> Tensor:
+    """Each position gets the sum over its graph."""
+    return _bags(x, torch.arange(len(x), device=x.device), slot_ptr).index_select(0, graph)
+
+
+def neighbor_max(x: Tensor, alive: Tensor, row_ptr: Tensor, neighbor: Tensor) -> tuple[Tensor, Tensor]:
+    """The maximum over each node and its living neighbours, and where it is attained (the node itself if it may be);
+    twice [C, F]. A dead position has 0, attained nowhere: −1."""
+    dead = (alive == 0).unsqueeze(1)
+    own = torch.arange(len(x), device=x.device).unsqueeze(1).masked_fill(dead, -1).expand_as(x)
+    living, used = x.masked_fill(dead, -torch.inf), int(row_ptr[-1])
+    if used == 0:
+        return x.masked_fill(dead, 0.0), own.contiguous()
+    top, _, _, where = torch.embedding_bag(living, neighbor[:used], row_ptr, False, 2, False, None, True)
+    mine = (living >= top) | (row_ptr[1:] == row_ptr[:-1]).unsqueeze(1) | dead
+    return torch.where(mine, living, top).masked_fill_(dead, 0.0), torch.where(mine, own, where.to(own.dtype))
+
+
+def max_grad(grad: Tensor, where: Tensor) -> Tensor:
+    """Gradient of `neighbor_max` and `block_max` by x: each entry goes to where the maximum was attained, if at all."""
+    return torch.zeros_like(grad).scatter_add_(0, where.clamp(min=0), grad.masked_fill(where < 0, 0.0))

@@ -1,0 +1,99 @@
+"""Operations on one dense matrix per graph, in NumPy: what each computes, and the version that runs on a CPU.
+
+Shapes: C positions, B graphs, F features, D cells. The matrix of a graph with n positions has n² cells, row by row, and
+the matrices follow each other without padding: graph b holds block_ptr[b] .. block_ptr[b+1]. So a batch takes Σ n²
+cells, whatever its largest graph. Cells behind the last matrix are padding, and 0 in every result.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cgipool.ops.reference import common_size
+
+Array = np.ndarray
+
+
+def _plain(x: Tensor) -> Array:
+    return x.detach().cpu().contiguous().numpy()
+
+
+def _places(slot_ptr: Tensor, block_ptr: Tensor) -> Iterator[tuple[int, slice, slice]]:
+    """For each graph: its size, its positions and its cells."""
+    slots, blocks = slot_ptr.tolist(), block_ptr.tolist()
+    for a, z, first, last in zip(slots, slots[1:], blocks, blocks[1:], strict=False):
+        if z > a:
+            yield z - a, slice(a, z), slice(first, last)
+
+
+def block_adjacency(
+    alive: Tensor, self_weight: float, row_ptr: Tensor, neighbor: Tensor, slot_ptr: Tensor, block_ptr: Tensor, cells: int
+) -> Tensor:
+    """A + self_weight · I among the living nodes as matrices, [D]."""
+    living, rows = _plain(alive), _plain(row_ptr).astype(np.int64)
+    slots, size = _plain(slot_ptr), np.diff(_plain(slot_ptr))
+    used = int(slots[-1])
+    row_start = np.repeat(_plain(block_ptr)[:-1] - slots[:-1], size) + (np.arange(used) - np.repeat(slots[:-1], size)) * (
+        np.repeat(size, size)
+    )  # plus a column's position, this is the cell
+    out = np.zeros(cells, living.dtype)
+    source = np.repeat(np.arange(used), np.diff(rows[: used + 1]))
+    target = _plain(neighbor)[: len(source)].astype(np.int64)
+    out[row_start[source] + target] = living[source] * living[target]
+    if self_weight:
+        out[row_start + np.arange(used)] = self_weight * living[:used]
+    return torch.from_numpy(out).to(alive.device)
+
+
+def block_mm(weight: Tensor, x: Tensor, flip: bool, slot_ptr: Tensor, block_ptr: Tensor) -> Tensor:
+    """W x for each graph, or Wᵀ x if flipped; weight [D], x [C, F] → [C, F]."""
+    if size := common_size(slot_ptr, len(x)):
+        w = weight.view(-1, size, size)
+        return torch.bmm(w.mT if flip else w, x.view(len(w), size, -1)).view_as(x)
+    w, v = _plain(weight), _plain(x)
+    out = np.zeros_like(v)
+    for n, at, cells in _places(slot_ptr, block_ptr):
+        matrix = w[cells].reshape(n, n)
+        np.matmul(matrix.T if flip else matrix, v[at], out=out[at])
+    return torch.from_numpy(out).to(x.device)
+
+
+def block_outer(a: Tensor, b: Tensor, slot_ptr: Tensor, block_ptr: Tensor, cells: int) -> Tensor:
+    """The products of rows within each graph: out[p, q] = a[p] · b[q]; twice [C, F] → [D]."""
+    if size := common_size(slot_ptr, len(a)):
+        return torch.bmm(a.view(-1, size, a.shape[1]), b.view(-1, size, b.shape[1]).mT).view(-1)
+    u, v = _plain(a), _plain(b)
+    out = np.zeros(cells, u.dtype)
+    for n, at, where in _places(slot_ptr, block_ptr):
+        np.matmul(u[at], v[at].T, out=out[where].reshape(n, n))
+    return torch.from_numpy(out).to(a.device)
+
+
+def block_product(a: Tensor, b: Tensor, flip_a: bool, flip_b: bool, slot_ptr: Tensor, block_ptr: Tensor) -> Tensor:
+    """The matrix product of each graph's two matrices, either one transposed if flipped; twice [D] → [D]."""
+    u, v = _plain(a), _plain(b)
+    out = np.zeros_like(u)
+    for n, _, where in _places(slot_ptr, block_ptr):
+        left, right = u[where].reshape(n, n), v[where].reshape(n, n)
+        np.matmul(left.T if flip_a else left, right.T if flip_b else right, out=out[where].reshape(n, n))
+    return torch.from_numpy(out).to(a.device)
+
+
+def block_max(weight: Tensor, x: Tensor, slot_ptr: Tensor, block_ptr: Tensor) -> tuple[Tensor, Tensor]:
+    """The maximum of x over the columns q with weight[p, q] > 0, and where it is attained (the lowest such position);
+    twice [C, F]. A row without such columns has 0, attained nowhere: −1."""
+    w, positions = _plain(weight), len(x)
+    count, column = np.zeros(positions, np.int64), [np.zeros(0, np.int64)]
+    for n, at, where in _places(slot_ptr, block_ptr):
+        linked = w[where].reshape(n, n) > 0
+        count[at] = linked.sum(1)
+        column.append(np.nonzero(linked)[1] + at.start)
+    row_ptr = torch.from_numpy(np.append(0, np.cumsum(count))).to(x.device)
+    index = torch.from_numpy(np.concatenate(column)).to(x.device)
+    if len(index) == 0:
+        return torch.zeros_like(x), torch.full_like(x, -1, dtype=torch.int64)
+    top, _, _, arg = torch.embedding_bag(x, index, row_ptr, False, 2, False, None, True)
+    alone = (row_ptr[1:] == row_ptr[:-1]).unsqueeze(1)
+    return top.masked_fill(alone, 0.0), arg.long().masked_fill(alone, -1)
