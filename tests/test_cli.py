@@ -152,7 +152,7 @@ RATIO = "ratio must be a share in (0, 1] or a whole number of nodes from 1, not 
     [
         ("train NCI2", "unknown data set 'NCI2'; did you mean 'NCI1'? known: AIDS, "),
         ("train no/such.zip", "there is no data set at no/such.zip"),
-        ("train --method cgj", "unknown method 'cgj'; did you mean 'cgi'? known: cgi, "),
+        ("train --method cgj", "unknown method 'cgj'; did you mean 'cgi'? known: asap, cgi, "),
         ("train --recipe papr", "unknown recipe 'papr'; did you mean 'paper'? known: paper, released"),
         ("train --mi js", "unknown mutual-information bound 'js'; known: gan, kl"),
         ("train --features colour", "unknown feature source 'colour'; "),

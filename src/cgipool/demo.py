@@ -18,6 +18,7 @@ from cgipool.data.graphs import GraphSet
 from cgipool.data.motifs import motifs
 from cgipool.data.splits import random_splits
 from cgipool.errors import UserError
+from cgipool.network import Network
 from cgipool.picture import draw_pooling, steps
 from cgipool.pool import Pooled
 from cgipool.training.checkpoint import load_tensors
@@ -122,6 +123,7 @@ def follow(training: Training) -> Trace:
         score.append(scores)
         alive.append(left)
 
+    assert isinstance(network, Network)
     hooks = [pool.register_forward_hook(note) for pool in network.pools]
     guess = network(batch).logits.argmax(1).numpy()
     for hook in hooks:

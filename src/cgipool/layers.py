@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cgipool import ops
@@ -135,3 +136,24 @@ class GraphConv(_RootAndNeighbors):
     def forward(self, x: Tensor | Batch, level: Level) -> Tensor:
         """The sum over neighbours."""
         return self._sum(x, level.neighbor_sum)
+
+
+class GIN(nn.Module):
+    """relu((x + A x) W_1 + b_1) W_2 + b_2: the isomorphism network with ε = 0 (Xu et al., 2019)."""
+
+    def __init__(self, width: Width, out: int) -> None:
+        super().__init__()
+        self.linear = _linear(width, out)
+        bound = 1.0 / math.sqrt(_width(width))
+        self.linear.reset(bound)
+        self.bias = nn.Parameter(torch.empty(out).uniform_(-bound, bound))
+        self.second = nn.Linear(out, out)
+
+    def forward(self, x: Tensor | Batch, level: Level) -> Tensor:
+        """The sum over the node and its neighbours, through a perceptron."""
+        projected = self.linear(x)  # projection and sum commute
+        return self.second(F.relu(projected + level.neighbor_sum(projected) + self.bias))
+
+
+CONVOLUTIONS = {"gcn": GCN, "sage": SAGE, "gin": GIN}
+"""The backbone's convolutions by name."""

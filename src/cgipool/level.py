@@ -7,6 +7,7 @@ before the step runs, as `vmap` and captured steps need. A compact level drops p
 rows are less work. Features at dead positions are never read.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property, partial
 from numbers import Integral, Real
@@ -19,7 +20,7 @@ from torch import Tensor
 from cgipool import ops
 from cgipool.data.batch import Batch
 from cgipool.errors import UserError
-from cgipool.ops.draws import uniform
+from cgipool.ops.draws import node_index, uniform
 
 
 class Edges(NamedTuple):
@@ -29,42 +30,151 @@ class Edges(NamedTuple):
     neighbor: Tensor
 
 
-class Level:
-    """The living part of a batch of graphs."""
+class Nodes(NamedTuple):
+    """The positions of a level."""
 
-    def __init__(
-        self,
-        graph: Tensor,
-        slot_ptr: Tensor,
-        key: Tensor,
-        edges: Callable[[], Edges],
-        alive: Tensor,
-        size: Tensor,
-        position: Tensor,
-        compact: bool,
-    ) -> None:
-        self.graph = graph
-        """[C] the graph of each position."""
-        self.slot_ptr = slot_ptr
-        """[B + 1] where each graph's positions begin."""
-        self.key = key
-        """[] the key of this step's random draws."""
-        self.alive = alive
-        """[C] 1 or 0."""
-        self.size = size
-        """[B] living nodes per graph; 0 for an empty slot."""
-        self.position = position
-        """[C] which position of the first level each one was."""
+    graph: Tensor
+    """[C] the graph of each position."""
+    slot_ptr: Tensor
+    """[B + 1] where each graph's positions begin."""
+    alive: Tensor
+    """[C] 1 or 0."""
+    size: Tensor
+    """[B] living nodes per graph; 0 for an empty slot."""
+    position: Tensor
+    """[C] which position of the first level each one was."""
+
+
+class Origin(NamedTuple):
+    """What a level keeps of its batch."""
+
+    key: Tensor
+    """[] the key of this step's random draws."""
+    id: Tensor
+    """[B] the number of each graph in its data set."""
+    slot_ptr: Tensor
+    """[B + 1] where each graph's positions began."""
+    cells: int
+    """How many cells there is room for, if every graph has a matrix over its positions."""
+
+
+class Level(ABC):
+    """The living part of a batch of graphs. Where an edge has a weight, A is the weighted adjacency."""
+
+    def __init__(self, nodes: Nodes, origin: Origin, compact: bool) -> None:
+        self.nodes = nodes
+        self.graph, self.slot_ptr, self.alive, self.size, self.position = nodes
+        self.origin = origin
         self.compact = compact
         """Whether coarsening drops positions."""
-        self._edges = edges
 
-    @classmethod
-    def whole(cls, batch: Batch, compact: bool = False) -> "Level":
+    @staticmethod
+    def whole(batch: Batch, compact: bool = False) -> "SparseLevel":
         """The level before any pooling."""
         position = torch.arange(len(batch.alive), device=batch.alive.device)
-        edges = partial(Edges, batch.row_ptr, batch.neighbor)
-        return cls(batch.graph, batch.slot_ptr, batch.key, edges, batch.alive, batch.size, position, compact)
+        nodes = Nodes(batch.graph, batch.slot_ptr, batch.alive, batch.size, position)
+        origin = Origin(batch.key, batch.id, batch.slot_ptr, batch.room.shape[1])
+        return SparseLevel(nodes, origin, compact, partial(Edges, batch.row_ptr, batch.neighbor))
+
+    @property
+    @abstractmethod
+    def degree(self) -> Tensor:
+        """[C] living neighbours of each position, or the sum of their edges' weights."""
+
+    @property
+    @abstractmethod
+    def squares(self) -> Tensor:
+        """[C] the sum of the squares of each position's edges' weights."""
+
+    @abstractmethod
+    def propagate(self, x: Tensor) -> Tensor:
+        """Â x with Â = D^-½ (A + I) D^-½ of the living graph, D the degrees of A + I."""
+
+    @abstractmethod
+    def neighbor_sum(self, x: Tensor) -> Tensor:
+        """A x: the sum over living neighbours."""
+
+    @abstractmethod
+    def neighbor_max(self, x: Tensor) -> Tensor:
+        """[C, F] the maximum over each node and its living neighbours."""
+
+    @abstractmethod
+    def with_loops(self) -> Tensor:
+        """[D] A + I as one matrix per graph (see ops/blocks.py)."""
+
+    @abstractmethod
+    def coarsen(self, x: Tensor, gate: Tensor, keep: Tensor, k: Tensor) -> tuple[Tensor, "Level"]:
+        """H(idx) ⊙ gate(idx), A(idx, idx): the features, and the level on which only the nodes with keep = 1 are alive,
+        k[b] of them in graph b."""
+
+    def neighbor_mean(self, x: Tensor) -> Tensor:
+        """D⁻¹ A x: the mean over living neighbours, 0 where there are none."""
+        # Divided, not multiplied by the reciprocal: rounded once, as PyG does, which trained weights notice.
+        degree = self.degree
+        return self.neighbor_sum(x) / torch.where(degree > 0, degree, 1.0).unsqueeze(1)
+
+    def kept(self, ratio: float | int) -> Tensor:
+        """[B] how many nodes of each graph a ratio keeps: ⌈ratio · n⌉ for a share, at most n for a count."""
+        if isinstance(ratio, int):
+            return self.size.clamp(max=ratio)
+        # In float32 ⌈0.6 n⌉ comes out one too large for 81 of the n up to 1000.
+        return torch.ceil(self.size.double() * ratio).long()
+
+    def select(self, score: Tensor, k: Tensor) -> Tensor:
+        """[C, M] 1 at the k best living nodes of each graph by each column of score, ties to the lower position."""
+        return ops.keep_top_k(score.detach(), self.alive, k, self.graph)
+
+    def order(self, score: Tensor) -> tuple[Tensor, Tensor]:
+        """The positions of each graph by descending score [C], from slot_ptr[b] on, and the place of each position in
+        that list; twice [C]. The dead come last."""
+        return ops.order(score.detach(), self.alive, self.graph)
+
+    def softmax(self, score: Tensor) -> Tensor:
+        """[C, M] the softmax of each column over the living nodes of each graph; 0 at the dead."""
+        return ops.softmax(score, self.alive, self.graph, self.slot_ptr)
+
+    def sums(self, x: Tensor, weight: Tensor) -> Tensor:
+        """[B, M, F] weighted sums over each graph; weight [C, M] must be 0 at dead positions."""
+        return ops.sums(x, weight, self.graph, self.slot_ptr)
+
+    def means(self, value: Tensor) -> Tensor:
+        """[B] the mean of value [C] over each graph's living nodes; 0 where there are none."""
+        total = self.sums(value.unsqueeze(1), self.alive.unsqueeze(1)).view(-1)
+        return total / self.size.clamp(min=1)
+
+    def dots(self, x: Tensor, vector: Tensor) -> Tensor:
+        """[C] each node's features [C, F] times the vector of its graph, [B, F]."""
+        return ops.dots(x, vector.unsqueeze(1), self.graph, self.slot_ptr).squeeze(1)
+
+    def readout(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The maximum and the sum over each graph's living nodes, twice [B, F]; 0 where there are none."""
+        return ops.readout(x, self.alive, self.graph, self.slot_ptr)
+
+    def over_graphs(self, value: Tensor) -> Tensor:
+        """The mean of value [B] over the graphs that are there (empty slots do not count)."""
+        there = (self.size > 0).to(value.dtype)
+        return (value * there).sum() / there.sum().clamp(min=1.0)
+
+    def over_nodes(self, value: Tensor) -> Tensor:
+        """The mean of value [C] over all living nodes."""
+        return (value * self.alive).sum() / self.alive.sum().clamp(min=1.0)
+
+    def uniform(self, site: int, columns: int | None = None) -> Tensor:
+        """[C] a random number in [0, 1) for every node, or [C, columns], drawn for this step and this site. It depends
+        on the graph's number and the node's place in it, not on the other graphs of the batch."""
+        place = self.position - self.origin.slot_ptr[self.graph]
+        index = node_index(self.origin.id[self.graph], place)
+        if columns is not None:
+            index = node_index(index.unsqueeze(1), torch.arange(columns, device=index.device))
+        return uniform(self.origin.key, site, index)
+
+
+class SparseLevel(Level):
+    """A level whose edges all weigh 1, as lists of neighbours."""
+
+    def __init__(self, nodes: Nodes, origin: Origin, compact: bool, edges: Callable[[], Edges]) -> None:
+        super().__init__(nodes, origin, compact)
+        self._edges = edges
 
     @cached_property
     def edges(self) -> Edges:
@@ -78,6 +188,11 @@ class Level:
             return torch.diff(self.edges.row_ptr).to(self.alive.dtype)
         return ops.degree(self.alive, *self.edges)
 
+    @property
+    def squares(self) -> Tensor:
+        """[C] the degree, as all weights are 1."""
+        return self.degree * self.alive
+
     @cached_property
     def _inverse_root(self) -> Tensor:
         return self.alive * torch.rsqrt(self.degree + 1.0)
@@ -90,59 +205,46 @@ class Level:
         """A x: the sum over living neighbours."""
         return ops.propagate(x, self.alive, 0.0, *self.edges)
 
-    def neighbor_mean(self, x: Tensor) -> Tensor:
-        """D⁻¹ A x: the mean over living neighbours, 0 where there are none."""
-        # Divided, not multiplied by the reciprocal: rounded once, as PyG does, which trained weights notice.
-        return self.neighbor_sum(x) / self.degree.clamp(min=1.0).unsqueeze(1)
+    def neighbor_max(self, x: Tensor) -> Tensor:
+        """[C, F] the maximum over each node and its living neighbours."""
+        return ops.neighbor_max(x, self.alive, *self.edges)[0]
 
-    def kept(self, ratio: float | int) -> Tensor:
-        """[B] how many nodes of each graph a ratio keeps: ⌈ratio · n⌉ for a share, at most n for a count."""
-        if isinstance(ratio, int):
-            return self.size.clamp(max=ratio)
-        # In float32 ⌈0.6 n⌉ comes out one too large for 81 of the n up to 1000.
-        return torch.ceil(self.size.double() * ratio).long()
+    def with_loops(self) -> Tensor:
+        """[D] A + I as one matrix per graph."""
+        where = (self.slot_ptr, block_ptr_of(self.slot_ptr))
+        return ops.block_adjacency(self.alive, 1.0, *self.edges, *where, cells_of(self))
 
-    def select(self, score: Tensor, k: Tensor) -> Tensor:
-        """[C, M] 1 at the k best living nodes of each graph by each column of score, ties to the lower position."""
-        return ops.keep_top_k(score.detach(), self.alive, k, self.graph)
-
-    def coarsen(self, x: Tensor, gate: Tensor, keep: Tensor, k: Tensor) -> tuple[Tensor, "Level"]:
-        """H(idx) ⊙ gate(idx), A(idx, idx): the features, and the level on which only the nodes with keep = 1 are alive,
-        k[b] of them in graph b."""
+    def coarsen(self, x: Tensor, gate: Tensor, keep: Tensor, k: Tensor) -> tuple[Tensor, Level]:
+        """The features and the level of the kept nodes, with the edges among them."""
         if not self.compact:
-            same = (self.graph, self.slot_ptr, self.key, self._edges)
-            return x * (gate * keep).unsqueeze(1), Level(*same, keep, k, self.position, False)
-        kept = keep.nonzero().squeeze(1)
-        before = torch.nn.functional.pad(torch.cumsum(keep > 0, 0), (1, 0))
-        coarse = Level(
-            self.graph[kept],
-            before[self.slot_ptr],
-            self.key,
-            lambda: _induced(self.edges, keep, before),
-            self.alive[kept],
-            k,
-            self.position[kept],
-            True,
-        )
+            nodes = self.nodes._replace(alive=keep, size=k)
+            return x * (gate * keep).unsqueeze(1), SparseLevel(nodes, self.origin, False, self._edges)
+        kept, before = positions_kept(keep)
+        nodes = compacted(self.nodes, kept, before, k)
+        coarse = SparseLevel(nodes, self.origin, True, lambda: _induced(self.edges, keep, before))
         return ops.take(x, gate, kept, before), coarse
 
-    def sums(self, x: Tensor, weight: Tensor) -> Tensor:
-        """[B, M, F] weighted sums over each graph; weight [C, M] must be 0 at dead positions."""
-        return ops.sums(x, weight, self.graph, self.slot_ptr)
 
-    def readout(self, x: Tensor) -> Tensor:
-        """[B, 2F] the maximum and the mean over each graph's living nodes."""
-        top, total = ops.readout(x, self.alive, self.graph, self.slot_ptr)
-        return torch.cat([top, total / self.size.clamp(min=1).unsqueeze(1)], 1)
+def positions_kept(keep: Tensor) -> tuple[Tensor, Tensor]:
+    """The positions with keep = 1, and how many of them stand before each position, [C + 1]."""
+    return keep.nonzero().squeeze(1), torch.nn.functional.pad(torch.cumsum(keep > 0, 0), (1, 0))
 
-    def over_graphs(self, value: Tensor) -> Tensor:
-        """The mean of value [B] over the graphs that are there (empty slots do not count)."""
-        there = (self.size > 0).to(value.dtype)
-        return (value * there).sum() / there.sum().clamp(min=1.0)
 
-    def uniform(self, site: int) -> Tensor:
-        """[C] a random number in [0, 1) for every position, drawn for this step and this site."""
-        return uniform(self.key, site, self.position)
+def compacted(nodes: Nodes, kept: Tensor, before: Tensor, k: Tensor) -> Nodes:
+    """The kept positions alone, k[b] of them in graph b."""
+    return Nodes(nodes.graph[kept], before[nodes.slot_ptr], nodes.alive[kept], k, nodes.position[kept])
+
+
+def block_ptr_of(slot_ptr: Tensor) -> Tensor:
+    """[B + 1] where each graph's matrix over its positions begins."""
+    return torch.nn.functional.pad(torch.cumsum(torch.diff(slot_ptr).square(), 0), (1, 0))
+
+
+def cells_of(level: Level) -> int:
+    """How many cells the matrices over a level's positions have: as the batch's, unless positions were dropped."""
+    if not level.compact:
+        return level.origin.cells
+    return int(torch.diff(level.slot_ptr).square().sum())
 
 
 def _induced(edges: Edges, keep: Tensor, before: Tensor) -> Edges:

@@ -4,7 +4,7 @@ Shapes: C positions, B graphs, d width, L levels.
 """
 
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -12,12 +12,11 @@ from torch import Tensor, nn
 
 from cgipool.data.batch import Batch
 from cgipool.errors import unknown
-from cgipool.layers import GCN, SAGE, InputSize, Width
+from cgipool.layers import CONVOLUTIONS, InputSize, Width
 from cgipool.level import Level
 from cgipool.ops.draws import uniform
-from cgipool.pool import method_named
-
-CONVOLUTIONS = {"gcn": GCN, "sage": SAGE}
+from cgipool.pool import Sizes, method_named
+from cgipool.readout import SumOfReadouts
 
 HEAD_SITE = 1000
 """The site of the head's dropout draws; levels use 0, 1, 2, …"""
@@ -34,10 +33,38 @@ class Output(NamedTuple):
     """By name, [L]: one value per level. Filled in evaluation mode only."""
 
 
-class Network(nn.Module):
+class Head(nn.ModuleList):
+    """A perceptron 2d → d → d/2 → classes with ReLUs, and dropout after its first layer."""
+
+    def __init__(self, inputs: int, width: int, classes: int) -> None:
+        super().__init__(nn.Linear(a, b) for a, b in pairwise((inputs, width, width // 2, classes)))
+
+    def forward(self, readout: Tensor, key: Tensor, dropout: float) -> Tensor:
+        """[B, inputs] → logits [B, classes]."""
+        first, second, last = self
+        hidden = F.relu(first(readout))
+        if self.training and dropout > 0.0:
+            index = torch.arange(hidden.numel(), device=hidden.device).view(hidden.shape)
+            keep = uniform(key, HEAD_SITE, index) >= dropout
+            hidden = hidden * keep / (1.0 - dropout)
+        return last(F.relu(second(hidden)))
+
+
+class Model(nn.Module):
+    """Takes a batch to an `Output`. What the trainer can train."""
+
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.dropout = dropout
+        """The trainer may switch it off."""
+        self.compact = False
+        """Whether levels drop positions (faster on a CPU) or keep shapes static (for `vmap` and captured steps)."""
+
+
+class Network(Model):
     """head(Σ_l readout(pool_l(relu(conv_l(…))))), with readout = [max ‖ mean] over the nodes of the coarsened graph.
 
-    The head is a perceptron 2d → d → d/2 → classes with ReLUs, and dropout after its first layer.
+    A method that is a global readout (Set2Set, DGCNN) brings its own in place of the sum.
     """
 
     def __init__(
@@ -50,45 +77,37 @@ class Network(nn.Module):
         conv: str = "gcn",
         width: int = 128,
         levels: int = 3,
+        readout: str = "max-mean",
         ratio: float | int = 0.8,
         dropout: float = 0.5,
         mi: str = "gan",
+        sizes: Sizes | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(dropout)
         if conv not in CONVOLUTIONS:
             raise unknown("convolution", conv, CONVOLUTIONS)
-        pool = method_named(method).pool
+        chosen = method_named(method)
+        offered = {"dim": width, "ratio": ratio, "levels": levels, "mi": mi, "sizes": sizes}
         widths: list[Width] = [inputs] + [width] * (levels - 1)
         self.convs = nn.ModuleList(CONVOLUTIONS[conv](w, width) for w in widths)
-        self.pools = nn.ModuleList(pool(form, dim=width, ratio=ratio, site=site, mi=mi) for site in range(levels))
-        sizes = (2 * width, width, width // 2, classes)
-        self.head = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
-        self.dropout = dropout
-        self.compact = False
-        """Whether levels drop positions (faster on a CPU) or keep shapes static (for `vmap` and captured steps)."""
+        self.pools = nn.ModuleList(chosen.pool(form, site=site, **offered) for site in range(levels))
+        own: Any = chosen.readout(**offered)
+        self.readout = own or SumOfReadouts(width, readout)
+        self.head = Head(self.readout.width, width, classes)
 
     def forward(self, batch: Batch, keep: list[Tensor] | None = None) -> Output:
-        """Logits of the batch's graphs. A given `keep` imposes the kept nodes, for each level [C] over the batch."""
-        level = Level.whole(batch, self.compact)
+        """A given `keep` imposes the kept nodes, for each level [C] over the batch."""
+        level: Level = Level.whole(batch, self.compact)
         x: Tensor | Batch = batch
-        readouts, losses, metrics = [], [], []
+        levels, losses, metrics = [], [], []
         for site, (conv, pool) in enumerate(zip(self.convs, self.pools, strict=True)):
-            pooled = pool(F.relu(conv(x, level), inplace=True), level, keep[site] if keep else None)
+            imposed = (keep[site],) if keep else ()
+            pooled = pool(F.relu(conv(x, level), inplace=True), level, *imposed)
             x, level = pooled.x, pooled.level
-            readouts.append(level.readout(x))
+            levels.append((x, level))
             losses += pooled.losses.values()
             metrics.append(pooled.metrics)
-        readout = torch.stack(readouts).sum(0)
+        readout = self.readout(levels)
         own = torch.stack(losses).sum() / len(self.pools) if losses else readout.new_zeros(())
         by_level = {name: torch.stack([m[name] for m in metrics]) for name in metrics[0]}
-        return Output(self.classify(readout, batch), own, by_level)
-
-    def classify(self, readout: Tensor, batch: Batch) -> Tensor:
-        """The head: [B, 2d] → logits."""
-        first, second, last = self.head
-        hidden = F.relu(first(readout))
-        if self.training and self.dropout > 0.0:
-            index = torch.arange(hidden.numel(), device=hidden.device).view(hidden.shape)
-            keep = uniform(batch.key, HEAD_SITE, index) >= self.dropout
-            hidden = hidden * keep / (1.0 - self.dropout)
-        return last(F.relu(second(hidden)))
+        return Output(self.head(readout, batch.key, self.dropout), own, by_level)

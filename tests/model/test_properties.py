@@ -222,7 +222,7 @@ def differentiated(network: Network, batch: Batch) -> tuple[Tensor, list[Tensor]
     seed=seeds,
     sizes=sizes,
     ratio=ratios,
-    more=st.tuples(st.integers(0, 6), st.integers(0, 9), st.integers(0, 3)),
+    more=st.tuples(st.integers(0, 6), st.integers(0, 9), st.integers(0, 3), st.integers(0, 9)),
 )
 @few
 def test_padding_changes_nothing(method, form, compact, seed, sizes, ratio, more) -> None:
@@ -232,7 +232,7 @@ def test_padding_changes_nothing(method, form, compact, seed, sizes, ratio, more
     needed = case.batcher.capacity(ids)
     room = Capacity(*(a + b for a, b in zip(needed, more, strict=True)))
     exact, padded = double(case.batcher.batch(ids, 77)), double(case.batcher.batch(ids, 77, room))
-    assert (len(padded.alive), len(padded.neighbor), len(padded.y)) == room
+    assert (len(padded.alive), len(padded.neighbor), len(padded.y), padded.room.shape[1]) == room
 
     output, steps = traced(network, exact)
     assume(len(clear_graphs(steps)) == len(ids))

@@ -1,8 +1,8 @@
 """From graph ids to the tensors of a batch.
 
-Shapes: C positions, B graphs, E neighbour entries, K category columns, D float columns. Positions are the nodes of the
-batch's graphs one after another, then padding; capacities (C, E, B) are exact unless larger ones are asked for, as
-several splits stacked for `vmap` or a captured step need.
+Shapes: C positions, B graphs, E neighbour entries, D cells, K category columns, V float columns. Positions are the
+nodes of the batch's graphs one after another, then padding; capacities (C, E, B, D) are exact unless larger ones are
+asked for, as several splits stacked for `vmap` or a captured step need.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ class Batch(NamedTuple):
     category: Tensor
     """[C, K] int32: the columns of the one-hot input that are 1."""
     floats: Tensor
-    """[C, D] float32 input columns."""
+    """[C, V] float32 input columns."""
     alive: Tensor
     """[C] float32: 1 for a node, 0 for padding."""
     graph: Tensor
@@ -36,6 +36,11 @@ class Batch(NamedTuple):
     """[B] int64: the classes."""
     key: Tensor
     """[] int64: the key of this step's random draws."""
+    id: Tensor
+    """[B] int64: the graphs' numbers in the data set."""
+    room: Tensor
+    """[0, D] holds nothing; D is how many cells the matrices over the nodes of each graph have, Σ n². Methods with
+    dense matrices need it as a number that is known before the step runs, which only a shape is."""
 
     @property
     def size(self) -> Tensor:
@@ -44,11 +49,12 @@ class Batch(NamedTuple):
 
 
 class Capacity(NamedTuple):
-    """How many positions, neighbour entries and graphs a batch has room for."""
+    """How many positions, neighbour entries, graphs and pairs of nodes of one graph a batch has room for."""
 
     positions: int
     entries: int
     graphs: int
+    cells: int
 
 
 class Batcher:
@@ -66,7 +72,7 @@ class Batcher:
         """The room that the graphs with these ids need."""
         nodes = self.graphs.node_ptr[ids + 1] - self.graphs.node_ptr[ids]
         entries = self._edge_of_graph[ids + 1] - self._edge_of_graph[ids]
-        return Capacity(int(nodes.sum()), int(entries.sum()), len(ids))
+        return Capacity(int(nodes.sum()), int(entries.sum()), len(ids), int((nodes * nodes).sum()))
 
     def batch(self, ids: np.ndarray, key: int = 0, room: Capacity | None = None) -> Batch:
         """The graphs with these ids, in this order, padded to `room`."""
@@ -87,8 +93,8 @@ class Batcher:
         neighbor = np.zeros(room.entries, np.int32)
         neighbor[: row_ptr[used]] = self._neighbors(ids, degree)
 
-        y = np.zeros(room.graphs, np.int64)
-        y[: len(ids)] = g.y[ids]
+        y, number = np.zeros((2, room.graphs), np.int64)
+        y[: len(ids)], number[: len(ids)] = g.y[ids], ids
         alive = np.zeros(room.positions, np.float32)
         alive[:used] = 1.0
         graph = np.full(room.positions, room.graphs - 1)
@@ -103,6 +109,8 @@ class Batcher:
             neighbor,
             y,
             np.array(key, np.int64),
+            number,
+            np.empty((0, room.cells), np.float32),
         )
         return Batch(*(torch.from_numpy(a).to(self.device) for a in arrays))
 

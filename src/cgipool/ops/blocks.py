@@ -29,29 +29,33 @@ def _places(slot_ptr: Tensor, block_ptr: Tensor) -> Iterator[tuple[int, slice, s
 
 
 def block_adjacency(
-    alive: Tensor, self_weight: float, row_ptr: Tensor, neighbor: Tensor, slot_ptr: Tensor, block_ptr: Tensor, cells: int
+    alive: Tensor,
+    self_weight: float,
+    row_ptr: Tensor,
+    neighbor: Tensor,
+    slot_ptr: Tensor,
+    block_ptr: Tensor,
+    cells: int,
 ) -> Tensor:
     """A + self_weight · I among the living nodes as matrices, [D]."""
-    living, rows = _plain(alive), _plain(row_ptr).astype(np.int64)
-    slots, size = _plain(slot_ptr), np.diff(_plain(slot_ptr))
-    used = int(slots[-1])
-    row_start = np.repeat(_plain(block_ptr)[:-1] - slots[:-1], size) + (np.arange(used) - np.repeat(slots[:-1], size)) * (
-        np.repeat(size, size)
-    )  # plus a column's position, this is the cell
+    living, rows, slots = _plain(alive), _plain(row_ptr).astype(np.int64), _plain(slot_ptr)
+    size, node = np.diff(slots), np.arange(slots[-1])
+    first, width = np.repeat(slots[:-1], size), np.repeat(size, size)
+    row = np.repeat(_plain(block_ptr)[:-1], size) + (node - first) * width - first  # plus a column: the cell
     out = np.zeros(cells, living.dtype)
-    source = np.repeat(np.arange(used), np.diff(rows[: used + 1]))
+    source = np.repeat(node, np.diff(rows[: len(node) + 1]))
     target = _plain(neighbor)[: len(source)].astype(np.int64)
-    out[row_start[source] + target] = living[source] * living[target]
+    out[row[source] + target] = living[source] * living[target]
     if self_weight:
-        out[row_start + np.arange(used)] = self_weight * living[:used]
+        out[row + node] = self_weight * living[: len(node)]
     return torch.from_numpy(out).to(alive.device)
 
 
 def block_mm(weight: Tensor, x: Tensor, flip: bool, slot_ptr: Tensor, block_ptr: Tensor) -> Tensor:
     """W x for each graph, or Wᵀ x if flipped; weight [D], x [C, F] → [C, F]."""
     if size := common_size(slot_ptr, len(x)):
-        w = weight.view(-1, size, size)
-        return torch.bmm(w.mT if flip else w, x.view(len(w), size, -1)).view_as(x)
+        matrices = weight.view(-1, size, size)
+        return torch.bmm(matrices.mT if flip else matrices, x.view(len(matrices), size, -1)).view_as(x)
     w, v = _plain(weight), _plain(x)
     out = np.zeros_like(v)
     for n, at, cells in _places(slot_ptr, block_ptr):

@@ -33,6 +33,11 @@ def key_of(*parts: int) -> int:
     return key
 
 
+def node_index(outer: Tensor, inner: Tensor) -> Tensor:
+    """One index out of two, such as a graph's number and a node's place in it."""
+    return (mix(outer & _LOW) + inner) & _LOW
+
+
 def uniform(key: Tensor, site: int, index: Tensor) -> Tensor:
     """Numbers in [0, 1) in float32 for every entry of index; key is a tensor without dimensions."""
     return (mix(mix(index ^ mix(site + 1)) ^ key) >> 8).float() * 2.0**-24

@@ -214,13 +214,11 @@ def _block_product_grad(ctx: Any, grad: Tensor) -> tuple:
     flip_a, flip_b = ctx.flips
     by_a, by_b = None, None
     if ctx.needs_input_grad[0]:
-        by_a = (
-            block_product(b, grad, flip_b, True, *where) if flip_a else block_product(grad, b, False, not flip_b, *where)
-        )
+        left, right = ((b, flip_b), (grad, True)) if flip_a else ((grad, False), (b, not flip_b))
+        by_a = block_product(left[0], right[0], left[1], right[1], *where)
     if ctx.needs_input_grad[1]:
-        by_b = (
-            block_product(grad, a, True, flip_a, *where) if flip_b else block_product(a, grad, not flip_a, False, *where)
-        )
+        left, right = ((grad, True), (a, flip_a)) if flip_b else ((a, not flip_a), (grad, False))
+        by_b = block_product(left[0], right[0], left[1], right[1], *where)
     return by_a, by_b, None, None, None, None
 
 

@@ -217,6 +217,7 @@ def lookup_grad(grad: Tensor, category: Tensor, rows: int) -> Tensor:
     flat = grad.unsqueeze(1).expand(-1, category.shape[1], -1).reshape(-1, grad.shape[1])
     return torch.ops.aten.embedding_dense_backward(flat, category.reshape(-1), rows, -1, False)
 
+
 def order(score: Tensor, alive: Tensor, graph: Tensor) -> tuple[Tensor, Tensor]:
     """The positions of each graph by descending score [C], and its inverse, the rank of each position; twice [C].
 

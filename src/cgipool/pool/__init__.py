@@ -1,51 +1,44 @@
 """The pooling methods, one file each, and the registry that names them."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
-
-from torch import nn
 
 from cgipool.errors import unknown
-from cgipool.pool.base import Pooled
+from cgipool.pool.asap import ASAP
+from cgipool.pool.base import Pooled, Sizes
 from cgipool.pool.cgi import CGIPool, ReleasedCGIPool
+from cgipool.pool.controls import NoPool, RandomPool
+from cgipool.pool.dgcnn import DGCNN
+from cgipool.pool.diffpool import DiffPool
+from cgipool.pool.method import FORMS, Method
+from cgipool.pool.mincut import MinCutPool
+from cgipool.pool.own import is_own, own_method
+from cgipool.pool.sag import SAGPool
+from cgipool.pool.set2set import Set2Set
+from cgipool.pool.topk import TopKPool
+from cgipool.pool.vip import VIPool, loss_weight
 
-__all__ = ["METHODS", "CGIPool", "Method", "Pooled", "ReleasedCGIPool", "method_named"]
-
-FORMS = ("paper", "released")
+__all__ = [
+    "ASAP",
+    "DGCNN",
+    "FORMS",
+    "METHODS",
+    "CGIPool",
+    "DiffPool",
+    "Method",
+    "MinCutPool",
+    "NoPool",
+    "Pooled",
+    "RandomPool",
+    "ReleasedCGIPool",
+    "SAGPool",
+    "Set2Set",
+    "Sizes",
+    "TopKPool",
+    "VIPool",
+    "method_named",
+]
 
 CGI_PAPER = "Pang, Zhao, Li: Graph Pooling via Coarsened Graph Infomax. SIGIR 2021"
-
-
-@dataclass(frozen=True)
-class Method:
-    """A pooling method as the command line and the studies know it."""
-
-    title: str
-    """The name in the paper's tables."""
-    about: str
-    """One line on what it does."""
-    paper: str
-    """Where it was published."""
-    build: Callable[..., nn.Module]
-    """build(dim, ratio, site, **options) → a module (x, level) → Pooled, one per level."""
-    released: Callable[..., nn.Module] | None = None
-    """The form of the authors' released code, where it differs from the paper and we have both."""
-    own_loss: float | None = None
-    """The weight of the method's own loss; None: the recipe's α."""
-    options: tuple[str, ...] = ()
-    """Names of the options that `build` takes beyond dim, ratio and site."""
-
-    def pool(self, form: str, **arguments: Any) -> nn.Module:
-        """One pool in the given form; a method without a released form has the paper's, and options that it does not
-        have are left out."""
-        if form not in FORMS:
-            raise unknown("form", form, FORMS)
-        build = self.released if form == "released" and self.released else self.build
-        common = ("dim", "ratio", "site")
-        return build(**{name: value for name, value in arguments.items() if name in common + self.options})
-
 
 METHODS: dict[str, Method] = {
     "cgi": Method(
@@ -54,30 +47,116 @@ METHODS: dict[str, Method] = {
         paper=CGI_PAPER,
         build=CGIPool,
         released=ReleasedCGIPool,
-        options=("mi",),
     ),
     "cgi-rs": Method(
         title="CGIPool-RS",
-        about="ablation: the fake coarsened graph is k random nodes",
+        about="the fake coarsened graph is k random nodes",
         paper=CGI_PAPER,
         build=partial(CGIPool, negative="random"),
         released=partial(ReleasedCGIPool, negative="random"),
-        options=("mi",),
+        kind="ablation",
     ),
     "cgi-nomi": Method(
         title="CGIPool w/o MI",
-        about="ablation: both branches and the fusion, without the mutual-information loss",
+        about="both branches and the fusion, without the mutual-information loss",
         paper=CGI_PAPER,
         build=CGIPool,
         released=ReleasedCGIPool,
         own_loss=0.0,
-        options=("mi",),
+        kind="ablation",
+    ),
+    "set2set": Method(
+        title="Set2Set",
+        about="no pooling; an LSTM that attends to the nodes reads each level",
+        paper="Vinyals, Bengio, Kudlur: Order Matters: Sequence to Sequence for Sets. ICLR 2016",
+        build=NoPool,
+        read=Set2Set,
+    ),
+    "dgcnn": Method(
+        title="DGCNN",
+        about="no pooling; nodes sorted by a learned key are read as a sequence",
+        paper="Zhang, Cui, Neumann, Chen: An End-to-End Deep Learning Architecture for Graph Classification. AAAI 2018",
+        build=NoPool,
+        read=DGCNN,
+    ),
+    "diffpool": Method(
+        title="DiffPool",
+        about="soft assignment to K clusters by a GCN, with link and entropy losses",
+        paper="Ying, You, Morris, Ren, Hamilton, Leskovec: Hierarchical Graph Representation Learning with "
+        "Differentiable Pooling. NeurIPS 2018",
+        build=DiffPool,
+        own_loss=1.0,
+    ),
+    "topk": Method(
+        title="TopKPool",
+        about="top-k by the projection on a learned direction",
+        paper="Gao, Ji: Graph U-Nets. ICML 2019",
+        build=TopKPool,
+    ),
+    "sag": Method(
+        title="SAGPool",
+        about="top-k by the score of a graph convolution",
+        paper="Lee, Lee, Kang: Self-Attention Graph Pooling. ICML 2019",
+        build=SAGPool,
+    ),
+    "asap": Method(
+        title="ASAP",
+        about="top-k of attentive one-hop clusters by their fitness, joined by weighted edges",
+        paper="Ranjan, Sanyal, Talukdar: ASAP: Adaptive Structure Aware Pooling for Learning Hierarchical Graph "
+        "Representations. AAAI 2020",
+        build=ASAP,
+    ),
+    "vip": Method(
+        title="VIPool",
+        about="top-k by the mutual information of a vertex and its neighbourhood",
+        paper="Li, Chen, Zhang, Tsang: Graph Cross Networks with Vertex Infomax Pooling. NeurIPS 2020",
+        build=VIPool,
+        own_loss=loss_weight,
+    ),
+    "mincut": Method(
+        title="MinCutPool",
+        about="soft assignment to K clusters, with cut and orthogonality losses",
+        paper="Bianchi, Grattarola, Alippi: Spectral Clustering with Graph Neural Networks for Graph Pooling. "
+        "ICML 2020",
+        build=MinCutPool,
+        own_loss=1.0,
+    ),
+    "none": Method(
+        title="No pooling",
+        about="three convolutions and their readouts",
+        paper="control, after Mesquita, Souza, Kaski: Rethinking Pooling in Graph Neural Networks. NeurIPS 2020",
+        build=NoPool,
+        kind="control",
+    ),
+    "random": Method(
+        title="Random nodes",
+        about="k random nodes, drawn afresh at each step",
+        paper="control, after Mesquita, Souza, Kaski: Rethinking Pooling in Graph Neural Networks. NeurIPS 2020",
+        build=RandomPool,
+        kind="control",
+    ),
+    "structure-free": Method(
+        title="Structure-free",
+        about="the sum of the node features and a perceptron: edges are never looked at",
+        paper="control, after Errica, Podda, Bacciu, Micheli: A Fair Comparison of Graph Neural Networks for Graph "
+        "Classification. ICLR 2020",
+        build=None,
+        kind="control",
+    ),
+    "majority": Method(
+        title="Majority class",
+        about="the class shares of the training graphs: graphs are never looked at",
+        paper="control, by definition",
+        build=None,
+        kind="control",
     ),
 }
 
 
 def method_named(name: str) -> Method:
-    """The method of that name."""
+    """The method of that name, or, for "package.module:Class", a pool of the user's own."""
+    if is_own(name):
+        return own_method(name)
     if name not in METHODS:
         raise unknown("method", name, METHODS)
     return METHODS[name]

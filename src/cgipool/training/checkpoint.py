@@ -13,7 +13,7 @@ from torch import Tensor
 
 from cgipool.errors import UserError
 from cgipool.files import write_atomically
-from cgipool.network import Network
+from cgipool.network import Model
 
 FORMAT = "1"
 
@@ -22,8 +22,9 @@ FORMAT = "1"
 class State:
     """Where a training stands after an epoch."""
 
-    network: Network
-    optimizer: torch.optim.Adam
+    network: Model
+    optimizer: torch.optim.Adam | None
+    """None for a model that has nothing to learn."""
     best: dict[str, Tensor]
     """The weights of the best epoch so far."""
     epoch: int = 0
@@ -36,7 +37,7 @@ class State:
             self.best_loss, self.best_epoch, self.best = val_loss, self.epoch, copy_of(self.network)
 
 
-def copy_of(network: Network) -> dict[str, Tensor]:
+def copy_of(network: Model) -> dict[str, Tensor]:
     """A copy of all weights."""
     return {name: value.detach().clone() for name, value in network.state_dict().items()}
 
@@ -69,6 +70,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 def save_state(path: Path, state: State) -> None:
     """Write everything that the next epoch needs."""
+    assert state.optimizer is not None, "nothing to learn, hence nothing to resume"
     tensors = {f"now/{name}": value for name, value in state.network.state_dict().items()}
     tensors |= {f"best/{name}": value for name, value in state.best.items()}
     for name, parameter in state.network.named_parameters():
@@ -80,6 +82,7 @@ def save_state(path: Path, state: State) -> None:
 def load_state(path: Path, state: State) -> None:
     """Put a saved state into a freshly built one."""
     tensors, header = load_tensors(path)
+    assert state.optimizer is not None, "nothing to learn, hence nothing to resume"
     try:
         state.network.load_state_dict(_under("now/", tensors))
         state.best = _under("best/", tensors)

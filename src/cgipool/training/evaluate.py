@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cgipool.data.batch import Batch, Batcher
-from cgipool.network import Network
+from cgipool.network import Model
 
 NODES_PER_BATCH = 50_000
 """Bounds the memory of an evaluation batch: at width 128 a level's features take 26 MB."""
@@ -37,7 +37,7 @@ class Evaluation:
 
 
 @torch.no_grad()
-def evaluate(network: Network, batches: Sequence[Batch] | Iterator[Batch]) -> Evaluation:
+def evaluate(network: Model, batches: Sequence[Batch] | Iterator[Batch]) -> Evaluation:
     """Logits, own loss and diagnostics over batches, in evaluation mode."""
     network.eval()
     outputs, weight = [], []

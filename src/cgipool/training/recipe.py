@@ -9,10 +9,11 @@ from typing import Any
 
 from cgipool.data.features import SOURCES, VOCABULARIES
 from cgipool.errors import UserError, unknown
+from cgipool.layers import CONVOLUTIONS
 from cgipool.level import check_ratio
-from cgipool.network import CONVOLUTIONS
 from cgipool.pool import FORMS
 from cgipool.pool.cgi import bound_named
+from cgipool.readout import READOUTS
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,13 @@ class Recipe:
     form: str = "paper"
     """Which form of a pooling method to use where there are two: "paper" or "released"."""
     conv: str = "gcn"
-    """The backbone's convolution. Paper: GCN. Released: GraphSAGE with the mean."""
+    """The backbone's convolution: "gcn", "sage" or "gin". Paper: GCN. Released: GraphSAGE with the mean."""
     width: int = 128
     """Dimension of node embeddings. Paper: 128."""
     levels: int = 3
     """How often convolve → pool → read out is repeated. Paper: 3."""
+    readout: str = "max-mean"
+    """How a level is read: "max-mean", "mean", "max" or "sum" over its nodes. Paper: the first."""
     ratio: float | int = 0.8
     """Share of nodes kept by a pool (a whole number: how many). Paper: 0.8."""
     mi: str = "gan"
@@ -67,6 +70,7 @@ class Recipe:
         bound_named(self.mi)
         _one_of("form", self.form, FORMS)
         _one_of("convolution", self.conv, CONVOLUTIONS)
+        _one_of("readout", self.readout, READOUTS)
         _one_of("feature source", self.features, SOURCES)
         _one_of("vocabulary", self.vocabulary, VOCABULARIES)
         _one_of("class weight", self.class_weight or "balanced", ("balanced",))

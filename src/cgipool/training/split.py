@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cgipool.baselines import build_model
 from cgipool.data.batch import Batch, Batcher
 from cgipool.data.features import Encoder
 from cgipool.data.graphs import GraphSet
@@ -20,9 +21,9 @@ from cgipool.data.splits import Split
 from cgipool.errors import UserError
 from cgipool.files import write_atomically, write_json
 from cgipool.layers import InputSize
-from cgipool.network import Network
+from cgipool.network import Model
 from cgipool.ops.draws import key_of, shuffled
-from cgipool.pool import method_named
+from cgipool.pool import Sizes, method_named
 from cgipool.training.checkpoint import State, copy_of, load_state, save_state, save_tensors
 from cgipool.training.evaluate import Evaluation, chunks, evaluate
 from cgipool.training.metrics import report
@@ -70,25 +71,27 @@ class Task:
         return key_of(self.seed, self.split.index, purpose, *more)
 
 
-def build_network(task: Task, graphs: GraphSet, encoder: Encoder) -> Network:
-    """The network with its initial weights, which depend on (seed, split) alone."""
-    recipe = task.recipe
+def initial_model(task: Task, graphs: GraphSet, encoder: Encoder) -> Model:
+    """The model with its initial weights, which depend on (seed, split) alone."""
+    recipe, train = task.recipe, task.split.train
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(task.key(INIT))
-        network = Network(
+        model = build_model(
+            task.method,
             InputSize(encoder.columns, encoder.n_floats, encoder.others),
-            graphs.n_classes,
-            method=task.method,
+            (np.bincount(graphs.y[train], minlength=graphs.n_classes) / len(train)).tolist(),
             form=recipe.form,
             conv=recipe.conv,
             width=recipe.width,
             levels=recipe.levels,
+            readout=recipe.readout,
             ratio=recipe.ratio,
             dropout=recipe.dropout,
             mi=recipe.mi,
+            sizes=Sizes.of(graphs.sizes[train]),
         )
-    network.compact = torch.device(task.device).type == "cpu"
-    return network.to(task.device)
+    model.compact = torch.device(task.device).type == "cpu" or not method_named(task.method).fast
+    return model.to(task.device)
 
 
 def epoch_ids(task: Task, epoch: int) -> Iterator[np.ndarray]:
@@ -125,17 +128,23 @@ class Training:
             attributes=self.recipe.attributes,
         )
         self.batcher = Batcher(graphs, self.encoder.encode(graphs), task.device)
-        network = build_network(task, graphs, self.encoder)
-        optimizer = torch.optim.Adam(
-            network.parameters(), lr=self.recipe.lr, weight_decay=self.recipe.weight_decay, fused=True
-        )
-        self.state = State(network, optimizer, copy_of(network))
-        own_loss = method_named(task.method).own_loss
-        self.own_weight = self.recipe.alpha_on(graphs.name) if own_loss is None else own_loss
+        network = initial_model(task, graphs, self.encoder)
+        self.state = State(network, self._optimizer(network), copy_of(network))
         weights = class_weights(graphs.y[task.split.train], graphs.n_classes, self.recipe.class_weight)
         self.class_weight = weights.to(task.device)
         self.val = list(chunks(self.batcher, task.split.val, task.key(EVALUATION)))
         self.val_y = torch.from_numpy(graphs.y[task.split.val]).to(task.device)
+
+    def _optimizer(self, network: Model) -> torch.optim.Adam | None:
+        """None for a model that has nothing to learn."""
+        weights = list(network.parameters())
+        if not weights:
+            return None
+        return torch.optim.Adam(weights, lr=self.recipe.lr, weight_decay=self.recipe.weight_decay, fused=True)
+
+    def own_weight(self, epoch: int) -> float:
+        """The weight of the method's own loss in an epoch."""
+        return method_named(self.task.method).weight(self.recipe.alpha_on(self.batcher.graphs.name), epoch)
 
     def batches(self, epoch: int) -> Iterator[Batch]:
         """The training batches of an epoch."""
@@ -145,13 +154,15 @@ class Training:
     def train_epoch(self) -> float:
         """One pass over the training graphs; the mean loss over graphs."""
         network, optimizer = self.state.network, self.state.optimizer
+        assert optimizer is not None, "nothing to learn"
         epoch = self.state.epoch + 1
+        own_weight = self.own_weight(epoch)
         quiet = self.recipe.dropout_epochs is not None and epoch > self.recipe.dropout_epochs
         network.dropout = 0.0 if quiet else self.recipe.dropout
         network.train()
         total: Tensor | float = 0.0
         for batch in self.batches(epoch):
-            loss = objective(network(batch), batch, self.class_weight, self.own_weight)
+            loss = objective(network(batch), batch, self.class_weight, own_weight)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             optimizer.step()
@@ -169,6 +180,9 @@ class Training:
     def run(self, tell: Tell, log: "Log") -> None:
         """Epochs until patience or the cap ends them."""
         state, checkpoint = self.state, self.task.folder / "checkpoint.safetensors"
+        if state.optimizer is None:
+            state.note(self.validate()[0])
+            return
         saved = time.monotonic()
         while state.epoch < self.recipe.epochs and state.epoch - state.best_epoch < self.recipe.patience:
             start = time.perf_counter()
@@ -280,7 +294,7 @@ def _train_split(task: Task, graphs: GraphSet, tell: Tell) -> None:
         "val_loss": state.best_loss,
         "test": metrics,
         "parameters": sum(p.numel() for p in state.network.parameters()),
-        "epoch_seconds": float(np.median(log.column("seconds"))),
+        "epoch_seconds": float(np.median(log.column("seconds") or [0.0])),
         "seconds": time.perf_counter() - began,
     }
     write_json(task.folder / "result.json", result)

@@ -1,0 +1,69 @@
+"""DiffPool: "Hierarchical Graph Representation Learning with Differentiable Pooling" (Ying et al.; NeurIPS 2018).
+
+    assignment   S = softmax(GNN_p(X, A)), row by row over K clusters
+    embedding    Z = relu(GNN_e(X, A))
+    coarsening   X' = Sᵀ Z,  A' = Sᵀ A S
+    losses       link     ‖A − S Sᵀ‖_F / n²
+                 entropy  mean over nodes of −Σ_k S_k log S_k
+
+Shapes: C positions, B graphs, d features, K clusters.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from cgipool.dense import DenseLevel
+from cgipool.layers import GCN
+from cgipool.level import Level, check_ratio
+from cgipool.pool.base import Pooled, Sizes, cluster_count
+
+TINY = 1e-15
+"""Keeps log 0 away; PyG's."""
+
+
+class DiffPool(nn.Module):
+    """Merges the nodes of every graph into K soft clusters.
+
+    K = ⌈ratio · mean size of the training graphs⌉ on the first level, ⌈ratio · K⌉ on the next ones; the authors' code
+    takes a share of the LARGEST graph, which on these data sets exceeds the mean many times over. GNN_p and GNN_e are
+    one GCN each; the paper stacks several layers with batch normalisation, but here only the pooling may differ from
+    the other methods. The link loss is divided by n² for each graph by itself and averaged over graphs; PyG's is
+    one norm over the padded batch, so that a graph's share depends on the largest one beside it.
+
+    No n × n matrix is formed: A S is a sparse product, and ‖A − S Sᵀ‖² = ‖A‖² − 2 tr(Sᵀ A S) + ‖Sᵀ S‖².
+    """
+
+    def __init__(self, dim: int, ratio: float | int = 0.8, site: int = 0, sizes: Sizes | None = None) -> None:
+        super().__init__()
+        self.ratio = check_ratio(ratio)
+        self.clusters = cluster_count("diffpool", ratio, site, sizes)
+        self.assign = GCN(dim, self.clusters)
+        self.embed = GCN(dim, dim)
+
+    def forward(self, x: Tensor, level: Level) -> Pooled:
+        """X [C, d] → K clusters per graph."""
+        s = torch.softmax(self.assign(x, level), 1) * level.alive.unsqueeze(1)
+        z = F.relu(self.embed(x, level))
+        clustered = level.sums(z, s)
+        adjacency = level.sums(level.neighbor_sum(s), s)
+        losses = {"link": link_loss(level, s, adjacency), "entropy": entropy_loss(level, s)}
+        coarse = DenseLevel.of_clusters(level, adjacency)
+        return Pooled(clustered.flatten(0, 1), coarse, losses, {} if self.training else losses)
+
+    def extra_repr(self) -> str:
+        """Shown in the module's repr."""
+        return f"ratio={self.ratio}, clusters={self.clusters}"
+
+
+def link_loss(level: Level, s: Tensor, pooled: Tensor) -> Tensor:
+    """The mean over graphs of ‖A − S Sᵀ‖_F / n², given S [C, K] and Sᵀ A S [B, K, K]."""
+    of_a = level.sums(level.squares.unsqueeze(1), level.alive.unsqueeze(1)).view(-1)
+    of_s = level.sums(s, s).square().sum((1, 2))
+    square = of_a - 2.0 * pooled.diagonal(dim1=1, dim2=2).sum(1) + of_s
+    return level.over_graphs(square.clamp(min=TINY).sqrt() / level.size.clamp(min=1).square())
+
+
+def entropy_loss(level: Level, s: Tensor) -> Tensor:
+    """The mean over graphs of the mean entropy of a node's assignment."""
+    return level.over_graphs(level.means(-(s * torch.log(s + TINY)).sum(1)))

@@ -1,0 +1,66 @@
+"""A pooling method as the command line, the trainer and the studies know it."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from cgipool.errors import unknown
+
+FORMS = ("paper", "released")
+
+
+@dataclass(frozen=True)
+class Method:
+    """How to build a method's modules, and what to say of it.
+
+    A builder is called with those of these arguments that it names: dim (the width d), ratio, site (the number of the
+    level, from 0), levels (how many there are), sizes (`Sizes` of the training graphs) and mi (the bound on the mutual
+    information).
+    """
+
+    title: str
+    """The name in the paper's tables."""
+    about: str
+    """One line on what it does."""
+    paper: str
+    """Where it was published."""
+    build: Callable[..., nn.Module] | None
+    """build(…) → a module (x, level) → Pooled, one per level. None: the method is no network of ours at all."""
+    released: Callable[..., nn.Module] | None = None
+    """The form of the authors' released code, where it differs from the paper and we have both."""
+    read: Callable[..., nn.Module] | None = None
+    """read(…) → a module that takes the features and levels of all levels to [B, width], and has this `width`. None:
+    the backbone's readout."""
+    own_loss: float | Callable[[int], float] | None = None
+    """The weight of the method's own loss, or what gives it for an epoch; None: the recipe's α."""
+    kind: str = "method"
+    """"method", "ablation" or "control"."""
+    fast: bool = True
+    """Whether it keeps shapes static, so that `vmap` and captured steps can take it."""
+
+    def pool(self, form: str, **offered: Any) -> nn.Module:
+        """One pool in the given form; a method without a released form has the paper's."""
+        if form not in FORMS:
+            raise unknown("form", form, FORMS)
+        build = self.released if form == "released" and self.released else self.build
+        assert build is not None, f"{self.title} has no pool"
+        return build(**named_by(build, offered))
+
+    def readout(self, **offered: Any) -> nn.Module | None:
+        """The method's own readout, if it has one."""
+        return self.read(**named_by(self.read, offered)) if self.read else None
+
+    def weight(self, alpha: float, epoch: int) -> float:
+        """The weight of the method's own loss in an epoch, counted from 1."""
+        if self.own_loss is None:
+            return alpha
+        return self.own_loss(epoch) if callable(self.own_loss) else self.own_loss
+
+
+def named_by(build: Callable[..., Any], offered: dict[str, Any]) -> dict[str, Any]:
+    """Those of the arguments offered that a builder names in its signature."""
+    known = inspect.signature(build).parameters
+    return {name: value for name, value in offered.items() if name in known}

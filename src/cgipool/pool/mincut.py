@@ -1,0 +1,72 @@
+"""MinCutPool: "Spectral Clustering with Graph Neural Networks for Graph Pooling" (Bianchi, Grattarola, Alippi;
+ICML 2020).
+
+    assignment   S = softmax(MLP(X)), row by row over K clusters
+    coarsening   X' = Sᵀ X,  A' = D̂^-½ Â D̂^-½ with Â = Sᵀ A S, its diagonal set to 0, and D̂ its degrees
+    losses       cut            −tr(Sᵀ A S) / tr(Sᵀ D S), D the degrees of A
+                 orthogonality  ‖SᵀS / ‖SᵀS‖_F − I / √K‖_F
+
+Shapes: C positions, B graphs, d features, K clusters.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from cgipool.dense import DenseLevel
+from cgipool.level import Level, check_ratio
+from cgipool.pool.base import Pooled, Sizes, cluster_count
+
+TINY = 1e-12
+"""Under a square root, so that its derivative stays finite at 0."""
+
+
+class MinCutPool(nn.Module):
+    """Merges the nodes of every graph into K soft clusters that cut few edges and are of like size.
+
+    K follows from ratio as DiffPool's does. The MLP is one linear layer, as in the authors' and PyG's examples. The cut
+    is that of A as it comes, as in PyG's layer; the paper normalises A beforehand. A graph without edges has cut 0.
+    """
+
+    def __init__(self, dim: int, ratio: float | int = 0.8, site: int = 0, sizes: Sizes | None = None) -> None:
+        super().__init__()
+        self.ratio = check_ratio(ratio)
+        self.clusters = cluster_count("mincut", ratio, site, sizes)
+        self.assign = nn.Linear(dim, self.clusters)
+
+    def forward(self, x: Tensor, level: Level) -> Pooled:
+        """X [C, d] → K clusters per graph."""
+        s = torch.softmax(self.assign(x), 1) * level.alive.unsqueeze(1)
+        clustered = level.sums(x, s)
+        adjacency = level.sums(level.neighbor_sum(s), s)
+        losses = {"cut": cut_loss(level, s, adjacency), "orthogonality": orthogonality_loss(level, s)}
+        coarse = DenseLevel.of_clusters(level, normalised(adjacency))
+        return Pooled(clustered.flatten(0, 1), coarse, losses, {} if self.training else losses)
+
+    def extra_repr(self) -> str:
+        """Shown in the module's repr."""
+        return f"ratio={self.ratio}, clusters={self.clusters}"
+
+
+def cut_loss(level: Level, s: Tensor, pooled: Tensor) -> Tensor:
+    """The mean over graphs of −tr(Sᵀ A S) / tr(Sᵀ D S), given S [C, K] and Sᵀ A S [B, K, K]."""
+    held = (level.degree * s.square().sum(1)).unsqueeze(1)
+    volume = level.sums(held, level.alive.unsqueeze(1)).view(-1)
+    inside = pooled.diagonal(dim1=1, dim2=2).sum(1)
+    return level.over_graphs(-inside / torch.where(volume > 0, volume, 1.0))
+
+
+def orthogonality_loss(level: Level, s: Tensor) -> Tensor:
+    """The mean over graphs of ‖SᵀS / ‖SᵀS‖_F − I / √K‖_F."""
+    overlap, clusters = level.sums(s, s), s.shape[1]
+    size = (overlap.square().sum((1, 2), keepdim=True) + TINY).sqrt()
+    apart = overlap / size - torch.eye(clusters, dtype=s.dtype, device=s.device) / clusters**0.5
+    return level.over_graphs((apart.square().sum((1, 2)) + TINY).sqrt())
+
+
+def normalised(adjacency: Tensor) -> Tensor:
+    """[B, K, K] D̂^-½ Â D̂^-½ of the matrices without their diagonals."""
+    clusters = adjacency.shape[1]
+    hollow = adjacency * (1.0 - torch.eye(clusters, dtype=adjacency.dtype, device=adjacency.device))
+    degree = hollow.sum(2)
+    root = torch.where(degree > 0, torch.rsqrt(torch.where(degree > 0, degree, 1.0)), 0.0)
+    return root.unsqueeze(2) * hollow * root.unsqueeze(1)

@@ -1,0 +1,68 @@
+"""Set2Set: "Order Matters: Sequence to Sequence for Sets" (Vinyals, Bengio, Kudlur; ICLR 2016), as a readout of graphs.
+
+For each graph, from q*_0 = 0, T times:
+
+    q_t   = LSTM(q*_{t−1})
+    a     = softmax over the nodes i of x_i · q_t
+    r_t   = Σ_i a_i x_i
+    q*_t  = [q_t ‖ r_t]
+
+Shapes: C positions, B graphs, d features, L levels.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from cgipool.level import Level
+from cgipool.readout import Levels
+
+
+class Attention(nn.Module):
+    """q*_T of one level, [B, 2d]. The LSTM is written out, as `nn.LSTM` has no rule for `vmap`; its weights are laid
+    out and initialised as there: input, forget, cell and output gate."""
+
+    def __init__(self, dim: int, steps: int) -> None:
+        super().__init__()
+        self.steps = steps
+        bound = 1.0 / math.sqrt(dim)
+        self.weight_ih = nn.Parameter(torch.empty(4 * dim, 2 * dim).uniform_(-bound, bound))
+        self.weight_hh = nn.Parameter(torch.empty(4 * dim, dim).uniform_(-bound, bound))
+        self.bias_ih = nn.Parameter(torch.empty(4 * dim).uniform_(-bound, bound))
+        self.bias_hh = nn.Parameter(torch.empty(4 * dim).uniform_(-bound, bound))
+
+    def forward(self, x: Tensor, level: Level) -> Tensor:
+        """X [C, d] → [B, 2d]."""
+        graphs, dim = len(level.size), x.shape[1]
+        q, cell, read = (x.new_zeros(graphs, dim) for _ in range(3))
+        for _ in range(self.steps):
+            gates = torch.cat([q, read], 1) @ self.weight_ih.T + self.bias_ih + q @ self.weight_hh.T + self.bias_hh
+            enter, forget, new, out = gates.split(dim, 1)
+            cell = torch.sigmoid(forget) * cell + torch.sigmoid(enter) * torch.tanh(new)
+            q = torch.sigmoid(out) * torch.tanh(cell)
+            a = level.softmax(level.dots(x, q).unsqueeze(1))
+            read = level.sums(x, a).squeeze(1)
+        return torch.cat([q, read], 1)
+
+
+class Set2Set(nn.Module):
+    """One Set2Set for each level of a network without pooling, their results added up as the backbone's readouts are.
+
+    T = 3 steps, as in PyG's examples; the comparison with CGIPool names none.
+    """
+
+    def __init__(self, dim: int, levels: int = 3, steps: int = 3) -> None:
+        super().__init__()
+        self.width = 2 * dim
+        self.steps = steps
+        self.attention = nn.ModuleList(Attention(dim, steps) for _ in range(levels))
+
+    def forward(self, levels: Levels) -> Tensor:
+        """[B, 2d]."""
+        each = [attend(x, level) for attend, (x, level) in zip(self.attention, levels, strict=True)]
+        return torch.stack(each).sum(0)
+
+    def extra_repr(self) -> str:
+        """Shown in the module's repr."""
+        return f"steps={self.steps}"

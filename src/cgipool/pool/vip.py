@@ -1,0 +1,109 @@
+"""VIPool: "Graph Cross Networks with Vertex Infomax Pooling" (Li, Chen, Zhang, Tsang; NeurIPS 2020).
+
+A vertex is worth keeping if it tells much about its neighbourhood. T(v, u) is the logit that vertex v and
+neighbourhood u belong together, trained on pairs that do and pairs that do not:
+
+    vertex          h = PReLU(x W + b)
+    neighbourhood   c = σ(1/R Σ_r Â^r dropout(h) W_r + b'),  r = 1 … R hops
+    logits          t⁺_v = h_v · B c_v + b'',  t⁻_v = h_{π(v)} · B c_v + b''
+    loss            binary cross-entropy over the 2 N logits, t⁺ as 1 and t⁻ as 0
+    selection       i = top-k(σ(t⁺)),  X' = X(i) ⊙ σ(t⁺(i)),  A' = A(i, i)
+
+Shapes: C positions, B graphs, d features. k = ⌈ratio · n⌉ per graph.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from cgipool import ops
+from cgipool.layers import Linear
+from cgipool.level import Level, check_ratio
+from cgipool.pool.base import Pooled
+
+DROPOUT = 0.3
+"""The public code's."""
+
+NEGATIVE_SITE = 100
+"""Draws of level l: dropout at site l, negatives at site 100 + l."""
+
+
+def loss_weight(epoch: int) -> float:
+    """The weight of the loss: 2 at first, 1 from epoch 1000 on; the public code's schedule."""
+    return max(1.0, 2.0 - epoch / 1000.0)
+
+
+class VIPool(nn.Module):
+    """Keeps the vertices that are most clearly told by their neighbourhoods.
+
+    The public code selects over the whole batch, so that a graph can lose all its vertices and its output depends on
+    the graphs beside it; here k vertices of each graph stay. There π permutes the batch; here it is a random cycle
+    through each graph's vertices, so that no vertex is its own negative. A graph of one vertex takes its negative from
+    the next graph of the batch.
+    """
+
+    def __init__(self, dim: int, ratio: float | int = 0.8, site: int = 0, hops: int = 1) -> None:
+        super().__init__()
+        self.ratio, self.site, self.hops = check_ratio(ratio), site, hops
+        self.embed = nn.Linear(dim, dim)
+        self.prelu = nn.PReLU()
+        self.hop = Linear(dim, hops * dim)  # W_1 … W_R
+        self.hop_bias = nn.Parameter(torch.zeros(dim))
+        self.bilinear = Linear(dim, dim)  # B
+        self.bias = nn.Parameter(torch.zeros(1))
+        nn.init.xavier_uniform_(self.bilinear.weight)
+
+    def forward(self, x: Tensor, level: Level) -> Pooled:
+        """X [C, d] → the coarsened graph."""
+        k = level.kept(self.ratio)
+        h = self.prelu(self.embed(x))
+        c = torch.sigmoid(self._neighborhood(self._dropped(h, level), level))
+        told = self.bilinear(c)
+        positive = (h * told).sum(1) + self.bias
+        negative = (another_vertex(h, level, NEGATIVE_SITE + self.site) * told).sum(1) + self.bias
+        loss = level.over_nodes(F.softplus(-positive) + F.softplus(negative)) / 2.0
+
+        score = torch.sigmoid(positive)
+        keep = level.select(score.unsqueeze(1), k).squeeze(1)
+        pooled, coarse = level.coarsen(x, score, keep, k)
+        metrics = {}
+        if not self.training:
+            right = ((positive > 0).to(x.dtype) + (negative < 0).to(x.dtype)) / 2.0
+            metrics = {"vertex_infomax": loss, "told_apart": level.over_nodes(right)}
+        return Pooled(pooled, coarse, {"vertex_infomax": loss}, metrics, {"t": score})
+
+    def _dropped(self, h: Tensor, level: Level) -> Tensor:
+        if not self.training:
+            return h
+        return h * (level.uniform(self.site, h.shape[1]) >= DROPOUT) / (1.0 - DROPOUT)
+
+    def _neighborhood(self, h: Tensor, level: Level) -> Tensor:
+        """1/R Σ_r Â^r h W_r + b', from the farthest hop inwards: Â(h W_1 + Â(h W_2 + …))."""
+        *nearer, total = self.hop(h).chunk(self.hops, 1)
+        total = level.propagate(total)
+        for term in reversed(nearer):
+            total = level.propagate(term + total)
+        return total / self.hops + self.hop_bias
+
+    def extra_repr(self) -> str:
+        """Shown in the module's repr."""
+        return f"ratio={self.ratio}, hops={self.hops}"
+
+
+def another_vertex(h: Tensor, level: Level, site: int) -> Tensor:
+    """[C, d] h of another vertex of the same graph, each taken once: the next one in a random order. For a graph of one
+    vertex, h of the first one of the next graph. 0 at the dead."""
+    order, place = level.order(level.uniform(site))
+    start, n = level.slot_ptr[level.graph], level.size[level.graph]
+    rank, living = place - start, level.alive > 0
+    inside = living & (n > 1)
+    step = torch.where(inside, 1, 0)
+    following = torch.where(inside, order[start + torch.where(rank + 1 < n, rank + step, 0)], -1)
+    preceding = torch.where(inside, order[start + torch.where(rank > 0, rank - step, (n - 1).clamp(min=0))], -1)
+
+    graphs = (level.size > 0).sum().clamp(min=1)  # those that are there come first
+    after, before = (level.graph + 1) % graphs, (level.graph - 1) % graphs
+    borrowed = torch.where(living & (n == 1), order[level.slot_ptr[after]], -1)
+    lender = living & (rank == 0) & (level.size[before] == 1)
+    lent = torch.where(lender, order[level.slot_ptr[before]], -1)
+    return ops.pick(h, following, preceding) + ops.pick(h, borrowed, lent)

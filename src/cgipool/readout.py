@@ -1,0 +1,45 @@
+"""From the nodes of all levels to one vector per graph.
+
+Shapes: C positions, B graphs, d width, L levels.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from cgipool.errors import unknown
+from cgipool.level import Level
+
+Levels = Sequence[tuple[Tensor, Level]]
+"""Features [C, d] and level after each pool, the first one first."""
+
+READOUTS: dict[str, tuple[int, Callable[[Tensor, Tensor, Tensor], Tensor]]] = {
+    "max-mean": (2, lambda top, total, count: torch.cat([top, total / count], 1)),
+    "mean": (1, lambda top, total, count: total / count),
+    "max": (1, lambda top, total, count: top),
+    "sum": (1, lambda top, total, count: total),
+}
+"""By name: how many times d it is wide, and the readout of a level from the maximum and the sum over each graph's
+nodes and their number."""
+
+
+class SumOfReadouts(nn.Module):
+    """Σ_l readout_l: the readouts of all levels, added up."""
+
+    def __init__(self, dim: int, kind: str = "max-mean") -> None:
+        super().__init__()
+        if kind not in READOUTS:
+            raise unknown("readout", kind, READOUTS)
+        times, self.of_level = READOUTS[kind]
+        self.kind = kind
+        self.width = times * dim
+
+    def forward(self, levels: Levels) -> Tensor:
+        """[B, width]."""
+        each = [self.of_level(*level.readout(x), level.size.clamp(min=1).unsqueeze(1)) for x, level in levels]
+        return torch.stack(each).sum(0)
+
+    def extra_repr(self) -> str:
+        """Shown in the module's repr."""
+        return self.kind
