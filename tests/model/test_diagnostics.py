@@ -205,7 +205,7 @@ def test_released_form_by_hand() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "cgi-sr"}, r"unknown method 'cgi-sr'; did you mean 'cgi-rs'\? known: cgi"),
+        ({"method": "cgi-sr"}, r"unknown method 'cgi-sr'; did you mean 'cgi-rs'\? known: asap, cgi"),
         ({"method": "cig"}, r"did you mean 'cgi'\?"),
         ({"conv": "sgae"}, r"unknown convolution 'sgae'; did you mean 'sage'\? known: gcn, gin, sage"),
         ({"conv": "GCN"}, r"did you mean 'gcn'\?"),

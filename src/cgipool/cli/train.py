@@ -36,7 +36,12 @@ def train(
         str, typer.Argument(metavar="NAME|PATH", help="A name of `cgipool data list`, a TU archive or folder.")
     ] = "motifs",
     method: Annotated[
-        str, typer.Option(help="The pooling method; `cgipool methods` lists them.", rich_help_panel=MODEL)
+        str,
+        typer.Option(
+            metavar="NAME|MODULE:CLASS",
+            help="The pooling method; `cgipool methods` lists them. Or a class of your own.",
+            rich_help_panel=MODEL,
+        ),
     ] = "cgi",
     recipe: Annotated[
         str, typer.Option(help="All settings at once: paper or released.", rich_help_panel=MODEL)
@@ -88,6 +93,19 @@ def train(
         ),
     ] = None,
     mi: Annotated[str | None, typer.Option(help="Its bound: gan or kl. Default: gan.", rich_help_panel=MODEL)] = None,
+    conv: Annotated[
+        str | None,
+        typer.Option(
+            help="The backbone's convolution: gcn, sage or gin. Default: gcn (released: sage).", rich_help_panel=MODEL
+        ),
+    ] = None,
+    levels: Annotated[
+        int | None, typer.Option(min=1, help="How often convolve, pool, read out. Default: 3.", rich_help_panel=MODEL)
+    ] = None,
+    readout: Annotated[
+        str | None,
+        typer.Option(help="Of a level's nodes: max-mean, mean, max or sum. Default: max-mean.", rich_help_panel=MODEL),
+    ] = None,
     width: Annotated[
         int | None, typer.Option(min=2, help="Dimension of node embeddings. Default: 128.", rich_help_panel=MODEL)
     ] = None,
@@ -152,6 +170,9 @@ def train(
         "batch_size": batch_size,
         "alpha": alpha,
         "mi": mi,
+        "conv": conv,
+        "levels": levels,
+        "readout": readout,
         "width": width,
         "class_weight": class_weight,
         "features": features,
