@@ -4,6 +4,7 @@ import pytest
 
 from cgipool import train
 from cgipool.data import load_dataset
+from cgipool.pool import METHODS
 
 pytestmark = pytest.mark.long
 
@@ -21,3 +22,12 @@ def test_nci1_one_split(tu_archive):
     result = train(load_dataset(tu_archive("NCI1")), recipe="paper", splits=1)
     print(result.test_accuracy)
     assert result.test_accuracy[0] > 0.70
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "majority"])
+def test_beats_the_majority_class_on_proteins(tu_archive, method):
+    graphs = load_dataset(tu_archive("PROTEINS"))
+    (majority,) = train(graphs, method="majority").test_accuracy
+    result = train(graphs, method=method)
+    print(method, result.test_accuracy, "majority", majority)
+    assert result.test_accuracy[0] > majority

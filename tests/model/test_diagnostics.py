@@ -156,6 +156,7 @@ def mean_of(h: Tensor, weight: Tensor, count: int) -> Tensor:
     return (h * weight.unsqueeze(1)).sum(0) / count
 
 
+@pytest.mark.oracle("cgi-rs")
 def test_random_negatives_by_hand() -> None:
     """k random nodes with gate 1 are the fake graph; y_r alone chooses and gates the output."""
     case = random_case(3, sizes=(9,), edgeless=())

@@ -22,6 +22,7 @@ def answers(params: paper.Params, case: Case, ratio: float, mi: str) -> list[pap
     return [paper.forward(params, case.adjacency(g), case.features(g), ratio, mi) for g in graphs]
 
 
+@pytest.mark.oracle("cgi", "cgi-nomi")
 @pytest.mark.parametrize("compact", [False, True], ids=["static", "compact"])
 @pytest.mark.parametrize("mi", ["gan", "kl"])
 @pytest.mark.parametrize("ratio", [0.3, 0.5, 0.8, 1.0])

@@ -17,7 +17,7 @@ from cgipool.level import Level, check_ratio
 from cgipool.pool.base import Pooled, Sizes, cluster_count
 
 TINY = 1e-12
-"""Under a square root, so that its derivative stays finite at 0."""
+"""Keeps square roots away from 0, where their derivative is infinite."""
 
 
 class MinCutPool(nn.Module):
@@ -68,5 +68,5 @@ def normalised(adjacency: Tensor) -> Tensor:
     clusters = adjacency.shape[1]
     hollow = adjacency * (1.0 - torch.eye(clusters, dtype=adjacency.dtype, device=adjacency.device))
     degree = hollow.sum(2)
-    root = torch.where(degree > 0, torch.rsqrt(torch.where(degree > 0, degree, 1.0)), 0.0)
+    root = torch.where(degree > TINY, torch.rsqrt(torch.where(degree > TINY, degree, 1.0)), 0.0)
     return root.unsqueeze(2) * hollow * root.unsqueeze(1)
