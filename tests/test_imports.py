@@ -22,6 +22,7 @@ LAYERS = [
     ("baselines",),
     ("training",),
     ("released",),
+    ("contract",),
     ("picture", "demo", "cli"),
     ("__init__", "__main__"),
 ]

@@ -122,7 +122,7 @@ class Level(ABC):
 
     def select(self, score: Tensor, k: Tensor) -> Tensor:
         """[C, M] 1 at the k best living nodes of each graph by each column of score, ties to the lower position."""
-        return ops.keep_top_k(score.detach(), self.alive, k, self.graph)
+        return ops.keep_top_k(score.detach().to(self.alive.dtype), self.alive, k, self.graph)
 
     def order(self, score: Tensor) -> tuple[Tensor, Tensor]:
         """The positions of each graph by descending score [C], from slot_ptr[b] on, and the place of each position in

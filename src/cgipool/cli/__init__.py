@@ -8,6 +8,7 @@ import typer
 from cgipool.cli.data import app as data
 from cgipool.cli.demo import demo
 from cgipool.cli.errors import one_line
+from cgipool.cli.methods import app as methods
 from cgipool.cli.train import train
 from cgipool.version import __version__
 
@@ -19,16 +20,8 @@ app = typer.Typer(
 )
 app.command()(train)
 app.add_typer(data, name="data")
+app.add_typer(methods, name="methods")
 app.command()(demo)
-
-
-@app.command()
-def methods() -> None:
-    """List the pooling methods that `train --method` knows."""
-    from cgipool.cli.tables import methods_table, output
-    from cgipool.pool import METHODS
-
-    output().print(methods_table(METHODS))
 
 
 def _version(wanted: bool) -> None:

@@ -1,7 +1,7 @@
 """What the commands print on stdout, as rich tables; no torch."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from cgipool.contract import Finding
     from cgipool.data import Entry
     from cgipool.demo import Shown
     from cgipool.pool import Method
@@ -74,9 +75,18 @@ def result_tables(result: "Result", title: str, out: Path | None) -> list[Table 
 
 def methods_table(methods: Mapping[str, "Method"]) -> Table:
     """The registry of methods."""
-    table = Table("name", "method", "what it does", "paper", box=None, pad_edge=False)
+    table = Table("name", "method", "kind", "what it does", "paper", box=None, pad_edge=False)
     for name, method in methods.items():
-        table.add_row(name, method.title, method.about, method.paper)
+        table.add_row(name, method.title, method.kind, method.about, method.paper)
+    return table
+
+
+def findings_table(findings: Iterable["Finding"]) -> Table:
+    """What the rules of the contract found."""
+    words = {True: "yes", False: "no", None: "–"}
+    table = Table("rule", "ok", "what was found", box=None, pad_edge=False)
+    for rule, ok, said in findings:
+        table.add_row(rule, words[ok], Text(said, overflow="fold"))
     return table
 
 

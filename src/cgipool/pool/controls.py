@@ -32,9 +32,9 @@ class RandomPool(nn.Module):
     def forward(self, x: Tensor, level: Level) -> Pooled:
         """X [C, d] → the coarsened graph."""
         k = level.kept(self.ratio)
-        u = level.uniform(self.site).to(x.dtype)
+        u = level.uniform(self.site)
         keep = level.select(u.unsqueeze(1), k).squeeze(1)
-        pooled, coarse = level.coarsen(x, torch.ones_like(u), keep, k)
+        pooled, coarse = level.coarsen(x, torch.ones_like(level.alive), keep, k)
         return Pooled(pooled, coarse, scores={"u": u})
 
     def extra_repr(self) -> str:

@@ -5,6 +5,7 @@ import inspect
 import os
 import sys
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 from torch import nn
@@ -13,8 +14,11 @@ from cgipool.errors import UserError
 from cgipool.pool.method import Method
 from cgipool.pool.pyg import PyGPool
 
-OFFERED = {"dim", "ratio", "site", "levels", "sizes", "mi"}
-"""What a builder can ask for."""
+OFFERED = ("dim", "ratio", "site", "levels", "sizes", "mi")
+"""What a pool of ours can ask for."""
+
+OFFERED_TO_PYG = ("in_channels", "ratio")
+"""What a layer of PyG's conventions can ask for."""
 
 
 def is_own(name: str) -> bool:
@@ -25,55 +29,69 @@ def is_own(name: str) -> bool:
 def own_method(name: str) -> Method:
     """The class as a method. It is one of two kinds, told by the second argument of its `forward`: a pool of ours,
     (x, level) → Pooled, built from what it names of dim, ratio, site, levels, sizes and mi; or a layer of PyG's
-    conventions, (x, edge_index, …), built from in_channels and ratio.
+    conventions, (x, edge_index, …), built from what it names of in_channels and ratio.
 
-    The weight of its own losses is the class attribute `own_loss`, by default 1.
+    The weight of its own losses is the class attribute `own_loss`, by default 1: a number, or a function of the epoch.
     """
     pool = _class_at(name)
-    takes = list(inspect.signature(pool.forward).parameters)[2:3]
-    about = (inspect.getdoc(pool) or "").split("\n")[0] if pool.__doc__ else ""
-    own_loss = getattr(pool, "own_loss", 1.0)
-    if takes == ["edge_index"]:
-        _check_arguments(name, pool, {"in_channels", "ratio"})
-        build: Any = partial(PyGPool, pool)
-    elif takes:
-        _check_arguments(name, pool, OFFERED)
-        build = pool
-    else:
+    takes = [p.name for p in inspect.signature(pool.forward).parameters.values() if p.kind in _BY_PLACE][1:]
+    if len(takes) < 2:
         raise UserError(f"{name}: forward must take (x, level), or (x, edge_index, …) as PyG's layers do")
-    return Method(pool.__name__, about, name, build, own_loss=own_loss, fast=takes != ["edge_index"])
+    of_pyg = takes[1] == "edge_index"
+    _check_arguments(name, pool, OFFERED_TO_PYG if of_pyg else OFFERED)
+    build: Any = partial(PyGPool, pool) if of_pyg else pool
+    about = (pool.__doc__ or "").strip().split("\n")[0]
+    return Method(pool.__name__, about, name, build, own_loss=_own_loss(name, pool), fast=not of_pyg)
 
 
-def _check_arguments(name: str, pool: type, offered: set[str]) -> None:
-    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    for parameter in list(inspect.signature(pool.__init__).parameters.values())[1:]:  # type: ignore[misc]
-        needed = parameter.kind in kinds and parameter.default is inspect.Parameter.empty
+_BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+def _own_loss(name: str, pool: type) -> Any:
+    weight = getattr(pool, "own_loss", 1.0)
+    if callable(weight) or (isinstance(weight, int | float) and not isinstance(weight, bool)):
+        return weight
+    raise UserError(f"{name}: own_loss must be a number or a function of the epoch, not {weight!r}")
+
+
+def _check_arguments(name: str, pool: type, offered: tuple[str, ...]) -> None:
+    for parameter in inspect.signature(pool).parameters.values():
+        needed = parameter.kind in _BY_NAME and parameter.default is inspect.Parameter.empty
         if needed and parameter.name not in offered:
             raise UserError(
-                f"{name} needs an argument {parameter.name!r}; give it a default, as only "
-                f"{', '.join(sorted(offered))} are passed"
+                f"{name} needs an argument {parameter.name!r}; give it a default, as only {', '.join(offered)} are "
+                "passed, or name a subclass that sets it"
             )
 
 
 def _class_at(name: str) -> type[nn.Module]:
     module, _, attribute = name.partition(":")
+    if not (attribute and all(map(str.isidentifier, module.split(".")))):
+        raise UserError(f"method {name!r}: a class of your own is named as package.module:Class")
     try:
         found = getattr(_imported(module), attribute)
     except ImportError as error:
         raise UserError(f"method {name!r}: cannot import {module}: {error}") from None
-    except AttributeError:
+    except AttributeError as error:
+        if getattr(error, "name", None) != attribute:  # raised by the module itself
+            raise UserError(f"method {name!r}: cannot import {module}: {error!r}") from error
         raise UserError(f"method {name!r}: {module} has no {attribute}") from None
+    except Exception as error:
+        raise UserError(f"method {name!r}: cannot import {module}: {error!r}") from error
     if not (inspect.isclass(found) and issubclass(found, nn.Module)):
         raise UserError(f"method {name!r} is not a class of torch modules")
     return found
 
 
-def _imported(module: str) -> Any:
-    """The module; like `python -m`, a command also looks into the working folder."""
+def _imported(module: str) -> ModuleType:
+    """The module; like `python -m`, a command also looks into the working folder. It stays on the path, which worker
+    processes inherit."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if os.getcwd() in sys.path or error.name != module.partition(".")[0]:
+        missing = error.name or ""
+        if os.getcwd() in sys.path or not f"{module}.".startswith(f"{missing}."):  # what the module itself imports
             raise
         sys.path.insert(0, os.getcwd())
         importlib.invalidate_caches()

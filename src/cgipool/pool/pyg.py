@@ -4,6 +4,9 @@ Shapes: C positions, F features, E directed edges.
 """
 
 import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -11,6 +14,7 @@ from torch import Tensor, nn
 
 from cgipool.errors import UserError
 from cgipool.level import Level, Nodes, Origin, SparseLevel
+from cgipool.ops.draws import key_of
 from cgipool.pool.base import Pooled
 
 
@@ -19,12 +23,11 @@ class EdgeListLevel(Level):
 
     def __init__(self, nodes: Nodes, origin: Origin, edge_index: Tensor, weight: Tensor | None) -> None:
         super().__init__(nodes, origin, compact=True)
-        loops = edge_index[0] == edge_index[1]  # A has none; the convolutions add their own
-        self.edge_index = edge_index[:, ~loops]
-        self.weight = (
-            weight[~loops] if weight is not None else torch.ones_like(self.edge_index[0], dtype=nodes.alive.dtype)
-        )
+        others = edge_index[0] != edge_index[1]  # A has no loops; the convolutions add their own
+        self.edge_index = edge_index[:, others]
         self.weighted = weight is not None
+        ones = torch.ones(self.edge_index.shape[1], dtype=nodes.alive.dtype, device=edge_index.device)
+        self.weight = ones if weight is None else weight[others].to(ones.dtype)
 
     def neighbor_sum(self, x: Tensor) -> Tensor:
         """A x."""
@@ -63,31 +66,48 @@ class EdgeListLevel(Level):
 class PyGPool(nn.Module):
     """Runs a layer (x, edge_index, edge_attr, batch) → (x, edge_index, edge_attr, batch, perm, …) on our levels.
 
-    Also understood: results of four, (x, edge_index, batch, …) as of `EdgePooling`, and objects with these names as
-    attributes. What a layer gives as edge_attr counts as weights of the edges if it has one number per edge. Its shapes
-    depend on the data, so it needs compact levels.
+    Also understood: (x, edge_index, batch, …) as `EdgePooling` gives it, (x, edge_index, edge_attr, batch), and objects
+    with these names as attributes, which may have a `loss`, a scalar or several by name. What a layer gives as
+    edge_attr or edge_weight counts as weights of the edges if it has one number per edge. A layer's nodes may come in
+    any order. Its shapes depend on the data, so it needs compact levels.
+
+    What a layer draws at random, from torch's generator as PyG's do, follows from the step's key and the level: a run
+    is repeatable, and a split draws the same numbers alone or among others.
     """
 
-    def __init__(self, layer: type[nn.Module], dim: int, ratio: float | int = 0.8) -> None:
+    def __init__(self, layer: Callable[..., nn.Module], dim: int, ratio: float | int = 0.8, site: int = 0) -> None:
         super().__init__()
-        takes = inspect.signature(layer.__init__).parameters
-        offered = {"in_channels": dim, "ratio": ratio}
+        # To PyG a ratio of 1.0 is ONE node; the number before it is still a share, and ⌈share · n⌉ is n.
+        share = math.nextafter(1.0, 0.0) if isinstance(ratio, float) and ratio == 1.0 else ratio
+        takes, offered = inspect.signature(layer).parameters, {"in_channels": dim, "ratio": share}
         self.layer = layer(**{name: value for name, value in offered.items() if name in takes})
+        self.site = site
 
     def forward(self, x: Tensor, level: Level) -> Pooled:
         """X [C, F] → what the layer gives."""
+        name = type(self.layer).__name__
         if not level.compact:
-            raise UserError(f"{type(self.layer).__name__} is a layer of PyG's conventions: it needs compact levels")
+            raise UserError(f"{name} is a layer of PyG's conventions: it needs compact levels")
         edge_index, weight = _edge_list(level)
+        offered = {"batch": level.graph, "edge_attr": weight, "edge_weight": weight}
         takes = inspect.signature(self.layer.forward).parameters
-        offered: dict[str, Any] = {"batch": level.graph}
-        offered |= {name: weight for name in ("edge_attr", "edge_weight") if weight is not None}
-        result = self.layer(x, edge_index, **{name: value for name, value in offered.items() if name in takes})
-        parts = _parts(result)
+        with _drawing_by(level, self.site):
+            result = self.layer(x, edge_index, **{name: value for name, value in offered.items() if name in takes})
+        parts = _in_order(_parts(name, result))
         return Pooled(parts.x, _next_level(level, parts), parts.losses)
 
 
+@contextmanager
+def _drawing_by(level: Level, site: int) -> Iterator[None]:
+    """Torch's generator follows from the step's key and the level inside, and is as it was afterwards."""
+    device = level.alive.device
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(key_of(int(level.origin.key), site))
+        yield
+
+
 def _edge_list(level: Level) -> tuple[Tensor, Tensor | None]:
+    """The edges [2, E], and their weights unless all are 1."""
     if isinstance(level, EdgeListLevel):
         return level.edge_index, level.weight if level.weighted else None
     assert isinstance(level, SparseLevel)
@@ -105,34 +125,61 @@ class Parts(NamedTuple):
     weight: Tensor | None
     graph: Tensor
     perm: Tensor | None
-    losses: dict[str, Tensor]
+    losses: Mapping[str, Tensor]
 
 
-def _parts(result: Any) -> Parts:
+def _parts(name: str, result: Any) -> Parts:
+    """A layer's result, whichever of the conventions it follows."""
     x: Any
     edges: Any
     graph: Any
+    attribute, perm = None, None
+    losses: Mapping[str, Tensor] = {}
     if hasattr(result, "edge_index"):
-        names = ("x", "edge_index", "edge_attr", "batch", "perm")
-        x, edges, attribute, graph, perm = (getattr(result, name, None) for name in names)
+        x, edges, graph, perm = (getattr(result, part, None) for part in ("x", "edge_index", "batch", "perm"))
+        attribute = getattr(result, "edge_attr", getattr(result, "edge_weight", None))
+        loss = getattr(result, "loss", None)
+        losses = loss if isinstance(loss, Mapping) else {} if loss is None else {"own": loss}
     elif isinstance(result, tuple) and len(result) >= 5:
         x, edges, attribute, graph, perm = result[:5]
+    elif isinstance(result, tuple) and len(result) == 4 and isinstance(result[3], Tensor):
+        x, edges, attribute, graph = result
     elif isinstance(result, tuple) and len(result) >= 3:
-        (x, edges, graph), attribute, perm = result[:3], None, None
+        x, edges, graph = result[:3]
     else:
-        given = type(result).__name__
-        raise UserError(f"a pooling layer must give (x, edge_index, edge_attr, batch, perm, …), not a {given}")
+        what = f"a tuple of {len(result)}" if isinstance(result, tuple) else f"a {type(result).__name__}"
+        raise UserError(f"{name} must give (x, edge_index, edge_attr, batch, perm, …), not {what}")
+    if not (_is_index(graph) and len(graph) == len(x) and _is_index(edges) and edges.ndim == 2 and len(edges) == 2):
+        raise UserError(
+            f"{name} must give an edge_index [2, E] and a batch with the graph of each of its {len(x)} nodes"
+        )
     weight = attribute.view(-1) if attribute is not None and attribute.numel() == edges.shape[1] else None
-    loss = getattr(result, "aux_loss", None)
-    return Parts(x, edges, weight, graph, perm, {} if loss is None else {"aux": loss})
+    return Parts(x, edges, weight, graph, perm, losses)
+
+
+def _is_index(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dtype == torch.long
+
+
+def _in_order(parts: Parts) -> Parts:
+    """The nodes graph by graph, as a level has them; `EdgePooling` numbers its clusters over the whole batch."""
+    if bool((torch.diff(parts.graph) >= 0).all()):
+        return parts
+    order = torch.argsort(parts.graph, stable=True)
+    number = torch.empty_like(order)
+    number[order] = torch.arange(len(order), device=order.device)
+    perm = None if parts.perm is None else parts.perm[order]
+    return parts._replace(x=parts.x[order], edge_index=number[parts.edge_index], graph=parts.graph[order], perm=perm)
 
 
 def _next_level(level: Level, parts: Parts) -> EdgeListLevel:
-    x, edge_index, weight, graph, perm, _ = parts
-    if bool((torch.diff(graph) < 0).any()):
-        raise UserError("a pooling layer must leave the nodes of one graph together, in the order of the graphs")
-    size = torch.bincount(graph, minlength=len(level.size))
+    """Nodes that a layer selected keep their places in the graph; clusters are numbered anew."""
+    size = torch.bincount(parts.graph, minlength=len(level.size))
     slot_ptr = torch.nn.functional.pad(size.cumsum(0), (1, 0))
-    position = level.position[perm] if perm is not None else torch.arange(len(x), device=x.device)
-    nodes = Nodes(graph, slot_ptr, torch.ones(len(x), dtype=level.alive.dtype, device=x.device), size, position)
-    return EdgeListLevel(nodes, level.origin, edge_index, weight)
+    alive = torch.ones(len(parts.x), dtype=level.alive.dtype, device=parts.x.device)
+    if parts.perm is not None:
+        position, origin = level.position[parts.perm], level.origin
+    else:
+        position, origin = torch.arange(len(alive), device=alive.device), level.origin._replace(slot_ptr=slot_ptr)
+    nodes = Nodes(parts.graph, slot_ptr, alive, size, position)
+    return EdgeListLevel(nodes, origin, parts.edge_index, parts.weight)

@@ -1,0 +1,103 @@
+"""What every pooling method is held to, as rules that can be run on any of them, a user's own included."""
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import torch
+
+from cgipool.contract.aligned import aligned
+from cgipool.contract.fast import splits, static_shapes
+from cgipool.contract.learns import gradients, overfits
+from cgipool.contract.same import company, draws, node_order, padding, save_and_load
+from cgipool.contract.subject import Broken, NotApplicable, batch_of, graphs_of, network_of, precision, told
+from cgipool.pool import method_named
+
+__all__ = ["FAST", "RULES", "Finding", "broken_rules", "check_method", "slow_because"]
+
+
+class Finding(NamedTuple):
+    """What a rule found."""
+
+    rule: str
+    ok: bool | None
+    """None: the rule does not apply."""
+    said: str
+    """One line on what was seen, what is wrong, or why the rule does not apply."""
+
+
+Rule = Callable[[str], str]
+"""Takes a method's name and says what was seen; raises `Broken` or `NotApplicable`."""
+
+FAST: dict[str, Rule] = {"splits": splits, "static shapes": static_shapes}
+"""What the fast engine needs. A method that fails one of these keeps the contract and trains in the plain loop."""
+
+RULES: dict[str, Rule] = {
+    "aligned": aligned,
+    "node order": node_order,
+    "company": company,
+    "padding": padding,
+    "gradients": gradients,
+    "draws": draws,
+    "save and load": save_and_load,
+    "overfits": overfits,
+    **FAST,
+}
+
+
+def check_method(name: str) -> list[Finding]:
+    """Run all rules on the method of that name (or "package.module:Class"). An exception in the method is a finding of
+    the rule that met it; where the network does not run at all, the rules after the first one say so."""
+    method_named(name)
+    with _one_thread(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the rules alone decide, not how warnings are treated here
+        first, *rest = RULES
+        findings = [_finding(first, name)]
+        if findings[0].ok is False and not _runs(name):
+            return findings + [Finding(rule, None, "not tried, as the network does not run") for rule in rest]
+        return findings + [_finding(rule, name) for rule in rest]
+
+
+def broken_rules(findings: Iterable[Finding]) -> list[str]:
+    """The rules that failed, without those of the fast engine."""
+    return [finding.rule for finding in findings if finding.ok is False and finding.rule not in FAST]
+
+
+def slow_because(findings: Iterable[Finding]) -> str | None:
+    """What keeps the method out of the fast engine; None: nothing."""
+    # Static shapes come last and name a line of code, so they are the better reason.
+    reasons = [finding.said for finding in findings if finding.rule in FAST and not finding.ok]
+    return reasons[-1] if reasons else None
+
+
+def _finding(rule: str, name: str) -> Finding:
+    try:
+        with precision(torch.float64):
+            return Finding(rule, True, RULES[rule](name))
+    except NotApplicable as reason:
+        return Finding(rule, None, str(reason))
+    except Broken as reason:
+        return Finding(rule, False, str(reason))
+    except Exception as error:
+        return Finding(rule, False, told(error))
+
+
+def _runs(name: str) -> bool:
+    try:
+        with precision(torch.float64):
+            network_of(name).eval()(batch_of(graphs_of()))
+    except Exception:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """On graphs this small a second thread is in the way."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

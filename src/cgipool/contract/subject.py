@@ -1,0 +1,171 @@
+"""The small graphs and networks that rules are run on, and how a rule says what it found.
+
+Shapes: N nodes, B graphs.
+"""
+
+import contextlib
+import os
+import traceback
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cgipool.baselines import build_model
+from cgipool.data.batch import Batch, Batcher, Capacity
+from cgipool.data.features import Inputs
+from cgipool.data.graphs import GraphSet
+from cgipool.layers import InputSize
+from cgipool.network import Model
+from cgipool.pool import Sizes, method_named
+
+SIZES, EDGELESS, FLOATS, CLASSES, WIDTH = (7, 1, 5, 12, 2, 9), 2, 4, 3, 16
+"""Graph 1 has one node, graph 2 no edges."""
+
+RATIO = 0.7
+
+ROOM = Capacity(positions=40, entries=280, graphs=8, cells=310)
+"""More than graphs of these sizes can need: they have 36 nodes, at most 268 neighbours and 304 pairs of nodes."""
+
+TOLERANCE = 1e-7
+"""Networks compute in double precision; scores are ranked in single precision."""
+
+
+class Broken(Exception):
+    """A rule is broken; the message is one line."""
+
+
+class NotApplicable(Exception):
+    """A rule says nothing about this method; the message is one line."""
+
+
+def told(error: BaseException) -> str:
+    """An exception in one line, with the place in the user's code or ours that it came from."""
+    said = " ".join(str(error).split())
+    if len(said) > 160:
+        said = f"{said[:157]}..."
+    return f"{type(error).__name__}{': ' if said else ''}{said} ({place_of(error)})"
+
+
+def place_of(error: BaseException) -> str:
+    """FILE:LINE of the innermost call in an exception's traceback that is a user's, else PyG's, else ours."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename[:1] != "<"]
+    at = max(enumerate(frames), key=lambda numbered: (_nearness(Path(numbered[1].filename)), numbered[0]))[1]
+    path = Path(at.filename)
+    shown = path.relative_to(os.getcwd()) if path.is_relative_to(os.getcwd()) else path
+    return f"{shown}:{at.lineno}"
+
+
+def _nearness(path: Path) -> int:
+    """How much a file has to do with a pool: 3 for a user's own, 2 for PyG's, 1 for ours, 0 for the ground below."""
+    rules = Path(__file__).parent
+    libraries = Path(torch.__file__).parents[1]
+    if path.is_relative_to(libraries / "torch_geometric"):
+        return 2
+    if path.is_relative_to(rules.parent):
+        return 0 if path.is_relative_to(rules) else 1
+    ground = [libraries / name for name in ("torch", "numpy", "safetensors")]
+    standard = path.is_relative_to(Path(os.__file__).parent) and "site-packages" not in path.parts
+    return 0 if standard or any(map(path.is_relative_to, ground)) else 3
+
+
+@contextlib.contextmanager
+def precision(dtype: torch.dtype) -> Iterator[None]:
+    """What torch makes when nothing is said about the type."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def graphs_of(seed: int = 0, sizes: Sequence[int] = SIZES) -> GraphSet:
+    """Random graphs with continuous attributes, so that no two nodes are alike."""
+    generator = np.random.default_rng(seed)
+    start = np.cumsum(sizes) - sizes
+    ends = [np.nonzero(np.triu(generator.random((n, n)) < 0.4, 1)) for n in sizes]
+    ends[EDGELESS] = (np.zeros(0, np.int64),) * 2
+    source, target = (np.concatenate([pair[side] + s for pair, s in zip(ends, start, strict=True)]) for side in (0, 1))
+    attributes = generator.normal(size=(int(sum(sizes)), FLOATS)).astype(np.float32)
+    y = np.arange(len(sizes)) % CLASSES
+    return GraphSet.from_edges("small", sizes, source, target, y, attributes=attributes)
+
+
+def relabelled(graphs: GraphSet, seed: int) -> GraphSet:
+    """The same graphs with the nodes of each in another order."""
+    generator = np.random.default_rng(seed)
+    parts = zip(graphs.node_ptr[:-1], graphs.sizes, strict=True)
+    new = np.concatenate([start + generator.permutation(n) for start, n in parts])
+    source, target = new[graphs.edge_source], new[graphs.edge_source + graphs.edge_disp]
+    assert graphs.attributes is not None
+    attributes = graphs.attributes[np.argsort(new)]
+    return GraphSet.from_edges(graphs.name, graphs.sizes, source, target, graphs.y, attributes=attributes)
+
+
+def batch_of(graphs: GraphSet, ids: Sequence[int] | None = None, key: int = 0, room: Capacity | None = None) -> Batch:
+    """Some of the graphs, by default all, in double precision."""
+    chosen = np.arange(graphs.n_graphs) if ids is None else np.asarray(ids)
+    batcher = Batcher(graphs, Inputs(np.zeros((graphs.n_nodes, 0), np.int32), 0, graphs.attributes))
+    batch = batcher.batch(chosen, key, room)
+    return Batch(*(t.double() if t.is_floating_point() else t for t in batch))
+
+
+def network_of(name: str, seed: int = 0, compact: bool | None = None, dropout: float = 0.0) -> Model:
+    """A narrow network with random weights in double precision; static where the method can be, if nothing is said."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = build(name, InputSize(0, FLOATS), np.ones(CLASSES) / CLASSES, Sizes.of(SIZES), WIDTH, dropout)
+        with torch.no_grad():
+            for parameter, value in model.named_parameters():
+                if parameter.endswith("bias"):  # zeros would hide one that is left out
+                    value.uniform_(-0.3, 0.3)
+    model.compact = not method_named(name).fast if compact is None else compact
+    return model.double()
+
+
+def build(name: str, inputs: InputSize, shares: Any, sizes: Sizes, width: int, dropout: float) -> Model:
+    """A model of a method, as the paper's recipe has it but for its width."""
+    return build_model(
+        name,
+        inputs,
+        list(shares),
+        form="paper",
+        conv="gcn",
+        width=width,
+        levels=3,
+        readout="max-mean",
+        ratio=RATIO,
+        dropout=dropout,
+        mi="gan",
+        sizes=sizes,
+    )
+
+
+def ways(name: str) -> tuple[bool, ...]:
+    """Whether to try compact levels, and static ones as well."""
+    return (False, True) if method_named(name).fast else (True,)
+
+
+def only_compact(name: str) -> None:
+    """Stop where a method has no static form."""
+    if not method_named(name).fast:
+        raise NotApplicable("a layer of PyG's conventions: shapes depend on the data")
+
+
+@torch.no_grad()
+def logits_of(model: Model, batch: Batch) -> Tensor:
+    """[B, classes] in evaluation mode."""
+    return model.eval()(batch).logits
+
+
+def must_agree(what: str, one: Tensor, other: Tensor) -> None:
+    """Two results that have to be the same up to rounding."""
+    if one.shape != other.shape:
+        raise Broken(f"{what}: shapes {tuple(one.shape)} and {tuple(other.shape)}")
+    if not torch.allclose(one, other, rtol=TOLERANCE, atol=TOLERANCE):
+        gap = (one - other).abs().max().item()
+        raise Broken(f"{what}, by {gap:.2g}")
