@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cgipool.ops.reference import common_size
+from cgipool.ops.reference import common_size, matmul
 
 Array = np.ndarray
 
@@ -60,7 +60,7 @@ def block_mm(weight: Tensor, x: Tensor, flip: bool, slot_ptr: Tensor, block_ptr:
     out = np.zeros_like(v)
     for n, at, cells in _places(slot_ptr, block_ptr):
         matrix = w[cells].reshape(n, n)
-        np.matmul(matrix.T if flip else matrix, v[at], out=out[at])
+        matmul(matrix.T if flip else matrix, v[at], out[at])
     return torch.from_numpy(out).to(x.device)
 
 
@@ -71,7 +71,7 @@ def block_outer(a: Tensor, b: Tensor, slot_ptr: Tensor, block_ptr: Tensor, cells
     u, v = _plain(a), _plain(b)
     out = np.zeros(cells, u.dtype)
     for n, at, where in _places(slot_ptr, block_ptr):
-        np.matmul(u[at], v[at].T, out=out[where].reshape(n, n))
+        matmul(u[at], v[at].T, out[where].reshape(n, n))
     return torch.from_numpy(out).to(a.device)
 
 
@@ -81,7 +81,7 @@ def block_product(a: Tensor, b: Tensor, flip_a: bool, flip_b: bool, slot_ptr: Te
     out = np.zeros_like(u)
     for n, _, where in _places(slot_ptr, block_ptr):
         left, right = u[where].reshape(n, n), v[where].reshape(n, n)
-        np.matmul(left.T if flip_a else left, right.T if flip_b else right, out=out[where].reshape(n, n))
+        matmul(left.T if flip_a else left, right.T if flip_b else right, out[where].reshape(n, n))
     return torch.from_numpy(out).to(a.device)
 
 

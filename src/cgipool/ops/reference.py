@@ -79,7 +79,7 @@ def _descending(score: Tensor) -> np.ndarray:
 def sums(x: Tensor, weight: Tensor, graph: Tensor, slot_ptr: Tensor) -> Tensor:
     """Weighted sums over each graph: out[b, m] = Σ_{p in b} weight[p, m] · x[p]; [C, F] and [C, M] → [B, M, F]."""
     if _is_wide(weight.shape[1], x):
-        return by_graph(lambda w, v: w.mT @ v, (weight, x), (), slot_ptr, (weight.shape[1], x.shape[1]))
+        return by_graph(lambda w, v: (w.mT, v), (weight, x), (), slot_ptr, (weight.shape[1], x.shape[1]))
     columns, used = weight.shape[1], int(slot_ptr[-1])
     every = torch.arange(used, device=x.device).repeat(columns)
     first = slot_ptr[:-1] + used * torch.arange(columns, device=x.device).unsqueeze(1)
@@ -91,7 +91,7 @@ def sums(x: Tensor, weight: Tensor, graph: Tensor, slot_ptr: Tensor) -> Tensor:
 def spread(value: Tensor, weight: Tensor, graph: Tensor, slot_ptr: Tensor) -> Tensor:
     """Each graph's vectors to its nodes: out[p] = Σ_m weight[p, m] · value[graph[p], m]; value [B, M, F] → [C, F]."""
     if _is_wide(weight.shape[1], value):
-        return by_graph(lambda w, v: w @ v, (weight,), (value,), slot_ptr, value.shape[2])
+        return by_graph(lambda w, v: (w, v), (weight,), (value,), slot_ptr, value.shape[2])
     used = int(slot_ptr[-1])
     table, index, start = _table(value, graph[:used])
     out = torch.embedding_bag(table, index, start, False, 0, False, weight[:used].reshape(-1))[0]
@@ -101,7 +101,7 @@ def spread(value: Tensor, weight: Tensor, graph: Tensor, slot_ptr: Tensor) -> Te
 def dots(x: Tensor, value: Tensor, graph: Tensor, slot_ptr: Tensor) -> Tensor:
     """Each node against its graph's vectors: out[p, m] = x[p] · value[graph[p], m]; [C, F] and [B, M, F] → [C, M]."""
     if _is_wide(value.shape[1], x):
-        return by_graph(lambda v, u: v @ u.mT, (x,), (value,), slot_ptr, value.shape[1])
+        return by_graph(lambda v, u: (v, u.mT), (x,), (value,), slot_ptr, value.shape[1])
     used, columns = int(slot_ptr[-1]), value.shape[1]
     table, index, _ = _table(value, graph[:used])
     row = torch.arange(used, device=x.device).repeat_interleave(columns, output_size=used * columns)
@@ -122,30 +122,43 @@ def common_size(slot_ptr: Tensor, positions: int) -> int:
     return size if rest == 0 and bool((torch.diff(slot_ptr) == size).all()) else 0
 
 
+LARGEST = 2**18
+"""Up to so many multiplications OpenBLAS, NumPy's usual library, stays in the calling thread. Beyond, its threads and
+those of torch, which still spin for a while after their last task, fight for the cores."""
+
+
+def matmul(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+    """out = a b in the calling thread, in strips if need be."""
+    height, depth = a.shape
+    strip = max(1, LARGEST // max(1, height * depth))
+    for first in range(0, b.shape[1], strip):
+        np.matmul(a, b[:, first : first + strip], out=out[:, first : first + strip])
+
+
 def by_graph(
-    product: Callable[[Any, Any], Any],
+    product: Callable[[Any, Any], tuple[Any, Any]],
     nodes: tuple[Tensor, ...],
     graphs: tuple[Tensor, ...],
     slot_ptr: Tensor,
     shape: int | tuple[int, int],
 ) -> Tensor:
-    """A product of two matrices for each graph, of which each has a row per node of the graph or is the graph's own.
+    """A product of two matrices for each graph, of which each has a row per node of the graph or is the graph's own;
+    `product` turns them as needed.
 
     The result has a row of `shape` per node, or is a matrix of that shape per graph. NumPy makes the small products:
     calling it takes a fraction of the time of calling torch.
     """
     count, positions, first = len(slot_ptr) - 1, len(nodes[0]), nodes[0]
     if size := common_size(slot_ptr, positions):
-        out = product(*(t.view(count, size, -1) for t in nodes), *graphs)
+        out = torch.bmm(*product(*(t.view(count, size, -1) for t in nodes), *graphs))
         return out if isinstance(shape, tuple) else out.reshape(positions, shape)
     rows, own = [t.contiguous().numpy() for t in nodes], [t.contiguous().numpy() for t in graphs]
-    slots = slot_ptr.tolist()
     dtype = rows[0].dtype
     result = np.zeros((count, *shape) if isinstance(shape, tuple) else (positions, shape), dtype)
-    for b, (a, z) in enumerate(pairwise(slots)):
+    for b, (a, z) in enumerate(pairwise(slot_ptr.tolist())):
         if a < z:
             where = b if isinstance(shape, tuple) else slice(a, z)
-            result[where] = product(*(r[a:z] for r in rows), *(o[b] for o in own))
+            matmul(*product(*(r[a:z] for r in rows), *(o[b] for o in own)), result[where])
     return torch.from_numpy(result).to(first.device)
 
 
