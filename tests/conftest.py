@@ -5,6 +5,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is first imported: kernels then run in Python
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 

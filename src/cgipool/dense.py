@@ -45,7 +45,7 @@ class DenseLevel(Level):
             column = keep.unsqueeze(1)
             both = ops.block_outer(column, column, *where, len(weight))
             nodes = level.nodes._replace(alive=keep, size=k)
-            return x * (gate * keep).unsqueeze(1), cls(nodes, level.origin, False, weight * both)
+            return ops.gated(x, gate * keep), cls(nodes, level.origin, False, weight * both)
         kept, before = positions_kept(keep)
         nodes = compacted(level.nodes, kept, before, k)
         cells, back = _cells_kept(level.slot_ptr, kept, k)
@@ -76,7 +76,7 @@ class DenseLevel(Level):
 
     def neighbor_max(self, x: Tensor) -> Tensor:
         """[C, F] the maximum over each node and those it has an edge of positive weight to."""
-        return ops.block_max(self.with_loops(), x, *self._where)[0]
+        return ops.block_max(self.with_loops(), x, self.graph, *self._where)[0]
 
     def with_loops(self) -> Tensor:
         """[D] A + I."""
@@ -104,7 +104,7 @@ def without_diagonal(level: Level, weight: Tensor) -> Tensor:
 def _diagonal(level: Level, value: Tensor) -> Tensor:
     """[D] matrices with value [C] on their diagonals and no edges."""
     row_ptr, neighbor = level.slot_ptr.new_zeros(len(value) + 1), level.slot_ptr.new_zeros(0)
-    where = (level.slot_ptr, block_ptr_of(level.slot_ptr))
+    where = (level.graph, level.slot_ptr, block_ptr_of(level.slot_ptr))
     return ops.block_adjacency(value, 1.0, row_ptr, neighbor, *where, cells_of(level))
 
 

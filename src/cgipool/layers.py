@@ -1,6 +1,7 @@
 """Graph convolutions, each told by one formula. They act on a `Level`, so a coarsened graph needs no special case.
 
-Shapes: x is [C, in], or the batch itself for a layer that reads the input features; the result is [C, out].
+Shapes: x is [C, in], or the batch itself for a layer that reads the input features; the result is [C, out]. With
+`rectify` a ReLU follows, which some layers compute on the way.
 """
 
 import math
@@ -67,6 +68,10 @@ class InputLinear(nn.Module):
         return f"{self.size.columns} one-hot + {self.size.floats} float columns, {self.weight.shape[1]}"
 
 
+NARROW = 8
+"""A projection to so few columns is a reading of x, not a matrix product."""
+
+
 class Linear(nn.Linear):
     """x Wᵀ without a bias."""
 
@@ -76,6 +81,10 @@ class Linear(nn.Linear):
     def reset(self, bound: float) -> None:
         """Uniform within ± bound."""
         nn.init.uniform_(self.weight, -bound, bound)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[C, in] → [C, out]."""
+        return ops.project(x, self.weight) if self.out_features <= NARROW else super().forward(x)
 
 
 def _linear(width: Width, out: int) -> Linear | InputLinear:
@@ -97,9 +106,9 @@ class GCN(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out))
         self.linear.reset(math.sqrt(6.0 / (_width(width) + out)))  # Glorot, as in the GCN paper
 
-    def forward(self, x: Tensor | Batch, level: Level) -> Tensor:
-        """One step of propagation."""
-        return level.propagate(self.linear(x)).add_(self.bias)
+    def forward(self, x: Tensor | Batch, level: Level, rectify: bool = False) -> Tensor:
+        """One step of propagation, with a ReLU behind it if asked for."""
+        return level.convolve(self.linear(x), self.bias, rectify)
 
 
 class _RootAndNeighbors(nn.Module):
@@ -122,20 +131,24 @@ class _RootAndNeighbors(nn.Module):
         return self.neighbors(aggregate(x)) + self.bias + self.root(x)
 
 
+def _activated(x: Tensor, rectify: bool) -> Tensor:
+    return F.relu(x, inplace=True) if rectify else x
+
+
 class SAGE(_RootAndNeighbors):
     """(D⁻¹ A x) W_n + b + x W_s: GraphSAGE with the mean aggregator (Hamilton et al., 2017)."""
 
-    def forward(self, x: Tensor | Batch, level: Level) -> Tensor:
+    def forward(self, x: Tensor | Batch, level: Level, rectify: bool = False) -> Tensor:
         """The mean over neighbours."""
-        return self._sum(x, level.neighbor_mean)
+        return _activated(self._sum(x, level.neighbor_mean), rectify)
 
 
 class GraphConv(_RootAndNeighbors):
     """(A x) W_n + b + x W_s: the first-order form of Morris et al. (2019)."""
 
-    def forward(self, x: Tensor | Batch, level: Level) -> Tensor:
+    def forward(self, x: Tensor | Batch, level: Level, rectify: bool = False) -> Tensor:
         """The sum over neighbours."""
-        return self._sum(x, level.neighbor_sum)
+        return _activated(self._sum(x, level.neighbor_sum), rectify)
 
 
 class GIN(nn.Module):
@@ -149,10 +162,11 @@ class GIN(nn.Module):
         self.bias = nn.Parameter(torch.empty(out).uniform_(-bound, bound))
         self.second = nn.Linear(out, out)
 
-    def forward(self, x: Tensor | Batch, level: Level) -> Tensor:
+    def forward(self, x: Tensor | Batch, level: Level, rectify: bool = False) -> Tensor:
         """The sum over the node and its neighbours, through a perceptron."""
         projected = self.linear(x)  # projection and sum commute
-        return self.second(F.relu(projected + level.neighbor_sum(projected) + self.bias))
+        hidden = F.relu(projected + level.neighbor_sum(projected) + self.bias)
+        return _activated(self.second(hidden), rectify)
 
 
 CONVOLUTIONS = {"gcn": GCN, "sage": SAGE, "gin": GIN}

@@ -20,7 +20,7 @@ from torch import Tensor
 from cgipool import ops
 from cgipool.data.batch import Batch
 from cgipool.errors import UserError
-from cgipool.ops.draws import node_index, uniform
+from cgipool.ops.draws import node_index
 
 
 class Edges(NamedTuple):
@@ -90,6 +90,11 @@ class Level(ABC):
     def propagate(self, x: Tensor) -> Tensor:
         """Â x with Â = D^-½ (A + I) D^-½ of the living graph, D the degrees of A + I."""
 
+    def convolve(self, x: Tensor, bias: Tensor, rectify: bool) -> Tensor:
+        """Â x + bias, and, if asked for, what is positive of that."""
+        out = self.propagate(x) + bias
+        return torch.relu(out) if rectify else out
+
     @abstractmethod
     def neighbor_sum(self, x: Tensor) -> Tensor:
         """A x: the sum over living neighbours."""
@@ -122,12 +127,12 @@ class Level(ABC):
 
     def select(self, score: Tensor, k: Tensor) -> Tensor:
         """[C, M] 1 at the k best living nodes of each graph by each column of score, ties to the lower position."""
-        return ops.keep_top_k(score.detach().to(self.alive.dtype), self.alive, k, self.graph)
+        return ops.keep_top_k(score.detach().to(self.alive.dtype), self.alive, k, self.graph, self.slot_ptr)
 
     def order(self, score: Tensor) -> tuple[Tensor, Tensor]:
         """The positions of each graph by descending score [C], from slot_ptr[b] on, and the place of each position in
         that list; twice [C]. The dead come last."""
-        return ops.order(score.detach(), self.alive, self.graph)
+        return ops.order(score.detach(), self.alive, self.graph, self.slot_ptr)
 
     def softmax(self, score: Tensor) -> Tensor:
         """[C, M] the softmax of each column over the living nodes of each graph; 0 at the dead."""
@@ -166,7 +171,7 @@ class Level(ABC):
         index = node_index(self.origin.id[self.graph], place)
         if columns is not None:
             index = node_index(index.unsqueeze(1), torch.arange(columns, device=index.device))
-        return uniform(self.origin.key, site, index)
+        return ops.draws(index.flatten(), self.origin.key, site).view(index.shape)
 
 
 class SparseLevel(Level):
@@ -201,6 +206,10 @@ class SparseLevel(Level):
         """Â x with Â = D^-½ (A + I) D^-½ of the living graph."""
         return ops.propagate(x, self._inverse_root, 1.0, *self.edges)
 
+    def convolve(self, x: Tensor, bias: Tensor, rectify: bool) -> Tensor:
+        """Â x + bias in one pass."""
+        return ops.convolve(x, bias, self._inverse_root, 1.0, *self.edges, rectify)
+
     def neighbor_sum(self, x: Tensor) -> Tensor:
         """A x: the sum over living neighbours."""
         return ops.propagate(x, self.alive, 0.0, *self.edges)
@@ -211,14 +220,14 @@ class SparseLevel(Level):
 
     def with_loops(self) -> Tensor:
         """[D] A + I as one matrix per graph."""
-        where = (self.slot_ptr, block_ptr_of(self.slot_ptr))
+        where = (self.graph, self.slot_ptr, block_ptr_of(self.slot_ptr))
         return ops.block_adjacency(self.alive, 1.0, *self.edges, *where, cells_of(self))
 
     def coarsen(self, x: Tensor, gate: Tensor, keep: Tensor, k: Tensor) -> tuple[Tensor, Level]:
         """The features and the level of the kept nodes, with the edges among them."""
         if not self.compact:
             nodes = self.nodes._replace(alive=keep, size=k)
-            return x * (gate * keep).unsqueeze(1), SparseLevel(nodes, self.origin, False, self._edges)
+            return ops.gated(x, gate * keep), SparseLevel(nodes, self.origin, False, self._edges)
         kept, before = positions_kept(keep)
         nodes = compacted(self.nodes, kept, before, k)
         coarse = SparseLevel(nodes, self.origin, True, lambda: _induced(self.edges, keep, before))

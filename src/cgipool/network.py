@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from cgipool import ops
 from cgipool.data.batch import Batch
 from cgipool.errors import unknown
 from cgipool.layers import CONVOLUTIONS, InputSize, Width
 from cgipool.level import Level
-from cgipool.ops.draws import uniform
 from cgipool.pool import Sizes, method_named
 from cgipool.readout import SumOfReadouts
 
@@ -44,8 +44,8 @@ class Head(nn.ModuleList):
         first, second, last = self
         hidden = F.relu(first(readout))
         if self.training and dropout > 0.0:
-            index = torch.arange(hidden.numel(), device=hidden.device).view(hidden.shape)
-            keep = uniform(key, HEAD_SITE, index) >= dropout
+            index = torch.arange(hidden.numel(), device=hidden.device)
+            keep = ops.draws(index, key, HEAD_SITE).view(hidden.shape) >= dropout
             hidden = hidden * keep / (1.0 - dropout)
         return last(F.relu(second(hidden)))
 
@@ -102,7 +102,7 @@ class Network(Model):
         levels, losses, metrics = [], [], []
         for site, (conv, pool) in enumerate(zip(self.convs, self.pools, strict=True)):
             imposed = (keep[site],) if keep else ()
-            pooled = pool(F.relu(conv(x, level), inplace=True), level, *imposed)
+            pooled = pool(conv(x, level, rectify=True), level, *imposed)
             x, level = pooled.x, pooled.level
             levels.append((x, level))
             losses += pooled.losses.values()

@@ -8,6 +8,7 @@ import torch
 
 from cgipool import ops
 from cgipool.ops import library
+from cgipool.ops.draws import uniform
 
 F, M = 5, 3
 SIZES = (3, 1, 4, 0, 6)
@@ -71,12 +72,12 @@ def some_batch(seed: int = 0) -> SimpleNamespace:
 
 
 def arguments(b: SimpleNamespace) -> dict[str, tuple]:
-    where, blocks = (b.graph, b.slot_ptr), (b.slot_ptr, b.block_ptr)
+    where, blocks, edges = (b.graph, b.slot_ptr), (b.slot_ptr, b.block_ptr), (b.row_ptr, b.neighbor)
     top, total = library.readout(b.x, b.alive, *where)
     return {
         "propagate": (b.x, b.scale, 0.5, b.row_ptr, b.neighbor),
         "degree": (b.alive, b.row_ptr, b.neighbor),
-        "keep_top_k": (b.weight, b.alive, torch.tensor([1, 1, 2, 0, 3]), b.graph),
+        "keep_top_k": (b.weight, b.alive, torch.tensor([1, 1, 2, 0, 3]), *where),
         "sums": (b.x, b.weight, *where),
         "spread": (b.value, b.weight, *where),
         "dots": (b.x, b.value, *where),
@@ -86,17 +87,25 @@ def arguments(b: SimpleNamespace) -> dict[str, tuple]:
         "take_grad": (torch.randn(len(b.kept), F, dtype=torch.double), b.x, b.scale, b.kept, b.before),
         "lookup": (b.table, b.category),
         "lookup_grad": (b.x, b.category, 7),
-        "order": (b.weight[:, 0], b.alive, b.graph),
+        "convolve": (b.x, b.value[0, 0], b.scale, 0.5, *edges, True),
+        "rectify_grad": (b.x, torch.relu(b.x.flip(0))),
+        "gated": (b.x, b.scale),
+        "gated_grad": (b.x.flip(0), b.x, b.scale),
+        "project": (b.x, b.value[0]),
+        "project_grad": (b.weight, b.x, b.value[0]),
+        "draws": (torch.arange(len(b.x)) * 977, torch.tensor(12345), 3),
+        "order": (b.weight[:, 0], b.alive, *where),
         "pick": (b.x, b.index, b.back),
         "softmax": (b.x, b.alive, *where),
         "softmax_grad": (torch.randn_like(b.x), library.softmax(b.x, b.alive, *where), *where),
-        "neighbor_max": (b.x, b.alive, b.row_ptr, b.neighbor),
-        "max_grad": (b.x, library.neighbor_max(b.x, b.alive, b.row_ptr, b.neighbor)[1]),
-        "block_adjacency": (b.alive, 0.5, b.row_ptr, b.neighbor, *blocks, b.cells),
+        "neighbor_max": (b.x, b.alive, *edges),
+        "neighbor_max_grad": (b.x, library.neighbor_max(b.x, b.alive, *edges)[1], *edges),
+        "block_adjacency": (b.alive, 0.5, *edges, b.graph, *blocks, b.cells),
         "block_mm": (b.first, b.x, True, *blocks),
         "block_outer": (b.x, b.weight @ b.value[0], *blocks, b.cells),
         "block_product": (b.first, b.second, True, False, *blocks),
-        "block_max": (b.first, b.x, *blocks),
+        "block_max": (b.first, b.x, b.graph, *blocks),
+        "block_max_grad": (b.x, library.block_max(b.first, b.x, b.graph, *blocks)[1], *where),
     }
 
 
@@ -143,6 +152,10 @@ def expected(b: SimpleNamespace) -> dict[str, torch.Tensor]:
         "readout": torch.cat([top, b.member @ (b.x * b.alive[:, None])], 1),
         "take": (b.x * b.scale[:, None])[b.kept],
         "lookup": b.table[b.category.long()].sum(1),
+        "convolve": torch.relu(s @ (b.adjacency + 0.5 * eye) @ s @ b.x + b.value[0, 0]),
+        "gated": b.x * b.scale[:, None],
+        "project": b.x @ b.value[0].T,
+        "draws": uniform(torch.tensor(12345), 3, torch.arange(len(b.x)) * 977),
         "pick": torch.where((b.index >= 0)[:, None], b.x[b.index], 0.0),
         "softmax": b.x.exp() * b.alive[:, None] / (same @ (b.x.exp() * b.alive[:, None])).clamp(min=1e-300),
         "neighbor_max": masked_max(((b.adjacency + eye) * b.alive * b.alive[:, None]) > 0, b.x),
@@ -170,6 +183,9 @@ def test_every_op_is_in_the_tables_of_this_test():
 
 
 DIFFERENTIABLE = {
+    "convolve": (0, 1),
+    "gated": (0, 1),
+    "project": (0, 1),
     "propagate": (0,),
     "sums": (0, 1),
     "spread": (0, 1),
@@ -208,7 +224,14 @@ def test_gradients_against_finite_differences(name, form):
     assert torch.autograd.gradcheck(op, with_gradients(name))
 
 
-NEIGHBORS = {"propagate": 4, "degree": 2, "neighbor_max": 3, "block_adjacency": 3}
+NEIGHBORS = {
+    "propagate": 4,
+    "convolve": 5,
+    "degree": 2,
+    "neighbor_max": 3,
+    "neighbor_max_grad": 3,
+    "block_adjacency": 3,
+}
 """Which argument of an op is the list of neighbours."""
 
 
@@ -250,11 +273,14 @@ def test_maximum_shares_its_gradient_among_ties():
 
 class TestKeepTopK:
     graph = torch.tensor([0, 0, 0, 0, 1, 1, 1])
+    slot_ptr = torch.tensor([0, 4, 7])
     alive = torch.ones(7)
 
     def keep(self, score, k, alive=None) -> list[int]:
         column = torch.tensor(score).unsqueeze(1)
-        kept = ops.keep_top_k(column, self.alive if alive is None else alive, torch.tensor(k), self.graph)
+        kept = ops.keep_top_k(
+            column, self.alive if alive is None else alive, torch.tensor(k), self.graph, self.slot_ptr
+        )
         return kept.squeeze(1).nonzero().flatten().tolist()
 
     def test_best_of_each_graph(self):
@@ -273,6 +299,6 @@ class TestKeepTopK:
 
     def test_columns_are_ranked_apart(self):
         score = torch.randn(7, 4)
-        together = ops.keep_top_k(score, self.alive, torch.tensor([2, 2]), self.graph)
+        together = ops.keep_top_k(score, self.alive, torch.tensor([2, 2]), self.graph, self.slot_ptr)
         for column in range(4):
             assert self.keep(score[:, column].tolist(), [2, 2]) == together[:, column].nonzero().flatten().tolist()

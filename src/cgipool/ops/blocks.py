@@ -33,6 +33,7 @@ def block_adjacency(
     self_weight: float,
     row_ptr: Tensor,
     neighbor: Tensor,
+    graph: Tensor,
     slot_ptr: Tensor,
     block_ptr: Tensor,
     cells: int,
@@ -85,7 +86,7 @@ def block_product(a: Tensor, b: Tensor, flip_a: bool, flip_b: bool, slot_ptr: Te
     return torch.from_numpy(out).to(a.device)
 
 
-def block_max(weight: Tensor, x: Tensor, slot_ptr: Tensor, block_ptr: Tensor) -> tuple[Tensor, Tensor]:
+def block_max(weight: Tensor, x: Tensor, graph: Tensor, slot_ptr: Tensor, block_ptr: Tensor) -> tuple[Tensor, Tensor]:
     """The maximum of x over the columns q with weight[p, q] > 0, and where it is attained (the lowest such position);
     twice [C, F]. A row without such columns has 0, attained nowhere: −1."""
     w, positions = _plain(weight), len(x)
@@ -101,3 +102,8 @@ def block_max(weight: Tensor, x: Tensor, slot_ptr: Tensor, block_ptr: Tensor) ->
     top, _, _, arg = torch.embedding_bag(x, index, row_ptr, False, 2, False, None, True)
     alone = (row_ptr[1:] == row_ptr[:-1]).unsqueeze(1)
     return top.masked_fill(alone, 0.0), arg.long().masked_fill(alone, -1)
+
+
+def block_max_grad(grad: Tensor, where: Tensor, graph: Tensor, slot_ptr: Tensor) -> Tensor:
+    """Gradient of `block_max` by x: each entry goes to where the maximum was attained, if at all."""
+    return torch.zeros_like(grad).scatter_add_(0, where.clamp(min=0), grad.masked_fill(where < 0, 0.0))

@@ -33,16 +33,25 @@ def key_of(*parts: int) -> int:
     return key
 
 
+def extended(key: Tensor, part: Tensor) -> Tensor:
+    """`key_of` with one more part below 2^32, on tensors."""
+    return mix(key ^ mix(part))
+
+
 def node_index(outer: Tensor, inner: Tensor) -> Tensor:
     """One index out of two, such as a graph's number and a node's place in it."""
     return (mix(outer & _LOW) + inner) & _LOW
 
 
 def uniform(key: Tensor, site: int, index: Tensor) -> Tensor:
-    """Numbers in [0, 1) in float32 for every entry of index; key is a tensor without dimensions."""
+    """Numbers in [0, 1) in float32 for every entry of index; key is a tensor without dimensions. What `ops.draws` is
+    held to."""
     return (mix(mix(index ^ mix(site + 1)) ^ key) >> 8).float() * 2.0**-24
 
 
-def shuffled(key: int, count: int) -> Tensor:
-    """A random order of 0 .. count − 1."""
-    return torch.argsort(mix(torch.arange(count) ^ mix(key)), stable=True)
+def shuffled(key: int | Tensor, count: int) -> Tensor:
+    """A random order of 0 .. count − 1; for keys [S], one in each row."""
+    if isinstance(key, int):
+        return torch.argsort(mix(torch.arange(count) ^ mix(key)), stable=True)
+    every = torch.arange(count, device=key.device)
+    return torch.argsort(mix(every ^ mix(key).unsqueeze(-1)), dim=-1, stable=True)

@@ -6,7 +6,9 @@ value[graph[p], m], hence each one's gradients are the other two; so are `block_
 Σ_{p,q} weight[p, q] · y[p] · x[q]. A is symmetric, hence the gradient of `propagate` is `propagate`.
 """
 
+import importlib
 from collections.abc import Callable
+from functools import cached_property, wraps
 from typing import Any
 
 import torch
@@ -18,6 +20,9 @@ from cgipool.ops import blocks, reference
 class GraphOp:
     """A kernel with its custom op.
 
+    Every tensor may have one more axis in front, over splits, as `vmap` gives it. On a CPU the kernel then runs split
+    by split, since an axis gains nothing there; on a GPU the Triton kernel takes all splits at once.
+
     Called plainly, it runs the kernel under an ordinary autograd function, which is dispatched in half the time of a
     custom op (there are some 40 calls a step). Under `vmap`, tracing or compilation it is the custom op.
     """
@@ -25,38 +30,61 @@ class GraphOp:
     def __init__(
         self,
         kernel: Callable[..., Any],
+        rank: int,
         shape: Callable[..., Any],
         grad: Callable[..., Any] | None = None,
         save: Callable[..., None] | None = None,
+        gpu: str | None = None,
     ) -> None:
         self.kernel = kernel
+        self.rank = rank
+        """Axes of the first argument without that of splits."""
+        self.gpu = gpu
+        """Module and name of the Triton version in cgipool.ops.gpu; None: the kernel runs on any device."""
         self.__doc__ = kernel.__doc__
-        self.custom: Any = torch.library.custom_op(f"cgipool::{kernel.__name__}", kernel, mutates_args=())
+        run = wraps(kernel)(lambda *args: self.run(*args))
+        self.custom: Any = torch.library.custom_op(f"cgipool::{kernel.__name__}", run, mutates_args=())
         self.custom.register_fake(shape)
-        self.custom.register_vmap(_one_split_after_another(self.custom))
-        self.apply: Callable[..., Any] = kernel
+        self.custom.register_vmap(_all_splits(self.custom))
+        self.apply: Callable[..., Any] = self.run
         if grad is not None and save is not None:
             self.custom.register_autograd(grad, setup_context=save)
-            self.apply = _plain(kernel, grad, save)
+            self.apply = _plain(kernel.__name__, self.run, grad, save)
 
     def __call__(self, *args: Any) -> Any:
         """Run the kernel."""
         if _transformed():
             return self.custom(*args)
-        return self.apply(*args) if torch.is_grad_enabled() else self.kernel(*args)
+        return self.apply(*args) if torch.is_grad_enabled() else self.run(*args)
+
+    def run(self, *args: Any) -> Any:
+        """Run the kernel of the device on one split or on all, without gradients."""
+        alone = args[0].ndim == self.rank
+        if self.gpu and args[0].is_cuda:
+            return _without_axis(self.on_gpu(*_with_axis(args))) if alone else self.on_gpu(*args)
+        return self.kernel(*args) if alone else _split_by_split(self.kernel, args)
+
+    @cached_property
+    def on_gpu(self) -> Callable[..., Any]:
+        """The Triton version, imported when first used: a machine without a GPU needs no Triton."""
+        assert self.gpu is not None
+        module, name = self.gpu.split(".")
+        return getattr(importlib.import_module(f"cgipool.ops.gpu.{module}"), name)
 
 
-def _plain(kernel: Callable[..., Any], grad: Callable[..., Any], save: Callable[..., None]) -> Callable[..., Any]:
+def _plain(
+    name: str, run: Callable[..., Any], grad: Callable[..., Any], save: Callable[..., None]
+) -> Callable[..., Any]:
     """The kernel under an autograd function. (With a `setup_context` of its own, torch would inspect the signature of
     `forward` at each call, which takes longer than most kernels.)"""
 
     def forward(ctx: Any, *inputs: Any) -> Any:
-        output = kernel(*inputs)
+        output = run(*inputs)
         save(ctx, inputs, output)
         return output
 
     parts = {"forward": staticmethod(forward), "backward": staticmethod(grad)}
-    function: Any = type(kernel.__name__, (torch.autograd.Function,), parts)
+    function: Any = type(name, (torch.autograd.Function,), parts)
     return function.apply
 
 
@@ -69,23 +97,38 @@ def _transformed() -> bool:
     )
 
 
-def _one_split_after_another(op: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
-    """The `vmap` rule of a CPU, where a split axis gains nothing: apply the op to each split and stack."""
+def _with_axis(args: tuple) -> list[Any]:
+    return [a.unsqueeze(0) if isinstance(a, Tensor) else a for a in args]
+
+
+def _without_axis(result: Any) -> Any:
+    return tuple(r.squeeze(0) for r in result) if isinstance(result, tuple) else result.squeeze(0)
+
+
+def _split_by_split(kernel: Callable[..., Any], args: tuple) -> Any:
+    results = [kernel(*(a[split] if isinstance(a, Tensor) else a for a in args)) for split in range(args[0].shape[0])]
+    return (
+        tuple(map(torch.stack, zip(*results, strict=True))) if isinstance(results[0], tuple) else torch.stack(results)
+    )
+
+
+def _all_splits(op: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
+    """The `vmap` rule: the same op, with the split axis in front of every tensor."""
 
     def rule(info: Any, in_dims: tuple, *args: Any) -> tuple[Any, Any]:
-        def of(split: int) -> list[Any]:
-            return [a if d is None else a.select(d, split) for a, d in zip(args, in_dims, strict=True)]
+        def in_front(value: Any, dim: int | None) -> Any:
+            if not isinstance(value, Tensor):
+                return value
+            return value.expand(info.batch_size, *value.shape) if dim is None else value.movedim(dim, 0)
 
-        results = [op(*of(split)) for split in range(info.batch_size)]
-        if isinstance(results[0], tuple):
-            return tuple(map(torch.stack, zip(*results, strict=True))), (0,) * len(results[0])
-        return torch.stack(results), 0
+        result = op(*(in_front(value, dim) for value, dim in zip(args, in_dims, strict=True)))
+        return result, (0,) * len(result) if isinstance(result, tuple) else 0
 
     return rule
 
 
 def _graphs(slot_ptr: Tensor) -> int:
-    return slot_ptr.shape[0] - 1
+    return slot_ptr.shape[-1] - 1
 
 
 def _like(x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
@@ -143,7 +186,7 @@ def _take_grad(ctx: Any, grad: Tensor) -> tuple:
 
 
 def _lookup_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
-    ctx.rows = inputs[0].shape[0]
+    ctx.rows = inputs[0].shape[-2]
     ctx.save_for_backward(inputs[1])
 
 
@@ -168,16 +211,20 @@ def _softmax_grad(ctx: Any, grad: Tensor) -> tuple:
     return softmax_grad(grad, *ctx.saved_tensors), None, None, None
 
 
-def _max_save(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
-    ctx.save_for_backward(output[1])
+def _neighbor_max_save(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(output[1], *inputs[2:])
 
 
 def _neighbor_max_grad(ctx: Any, grad: Tensor, _: Any) -> tuple:
-    return max_grad(grad, *ctx.saved_tensors), None, None, None
+    return neighbor_max_grad(grad, *ctx.saved_tensors), None, None, None
+
+
+def _block_max_save(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(output[1], *inputs[2:4])
 
 
 def _block_max_grad(ctx: Any, grad: Tensor, _: Any) -> tuple:
-    return None, max_grad(grad, *ctx.saved_tensors), None, None
+    return None, block_max_grad(grad, *ctx.saved_tensors), None, None, None
 
 
 def _block_mm_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
@@ -188,7 +235,7 @@ def _block_mm_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
 def _block_mm_grad(ctx: Any, grad: Tensor) -> tuple:
     weight, x, *where = ctx.saved_tensors
     left, right = (x, grad) if ctx.flip else (grad, x)
-    by_weight = block_outer(left, right, *where, weight.shape[0]) if ctx.needs_input_grad[0] else None
+    by_weight = block_outer(left, right, *where, weight.shape[-1]) if ctx.needs_input_grad[0] else None
     by_x = block_mm(weight, grad, not ctx.flip, *where) if ctx.needs_input_grad[1] else None
     return by_weight, by_x, None, None, None
 
@@ -222,114 +269,208 @@ def _block_product_grad(ctx: Any, grad: Tensor) -> tuple:
     return by_a, by_b, None, None, None, None
 
 
-def _readout_shape(x: Tensor, alive: Tensor, graph: Tensor, slot_ptr: Tensor) -> tuple[Tensor, Tensor]:
-    top = x.new_empty(_graphs(slot_ptr), x.shape[1])
-    return top, torch.empty_like(top)
+def _convolve_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    _, _, scale, ctx.self_weight, row_ptr, neighbor, ctx.rectify = inputs
+    ctx.save_for_backward(scale, row_ptr, neighbor, *([output] if ctx.rectify else []))
+
+
+def _convolve_grad(ctx: Any, grad: Tensor) -> tuple:
+    scale, row_ptr, neighbor, *out = ctx.saved_tensors
+    grad, by_bias = rectify_grad(grad, out[0]) if ctx.rectify else (grad, grad.sum(-2))
+    return propagate(grad, scale, ctx.self_weight, row_ptr, neighbor), by_bias, None, None, None, None, None
+
+
+def _gated_grad(ctx: Any, grad: Tensor) -> tuple:
+    return gated_grad(grad, *ctx.saved_tensors)
+
+
+def _project_grad(ctx: Any, grad: Tensor) -> tuple:
+    return project_grad(grad, *ctx.saved_tensors)
+
+
+def _rows(x: Tensor, *shape: int) -> Tensor:
+    """A tensor with the split axis of x [C, F], if it has one, and this shape."""
+    return x.new_empty(*x.shape[:-2], *shape)
 
 
 propagate = GraphOp(
     reference.propagate,
-    lambda x, scale, self_weight, row_ptr, neighbor: torch.empty_like(x),
+    2,
+    lambda x, scale, self_weight, row_ptr, neighbor: _like(x),
     _propagate_grad,
     _propagate_save,
+    gpu="nodes.propagate",
 )
-degree = GraphOp(reference.degree, lambda alive, row_ptr, neighbor: torch.empty_like(alive))
+degree = GraphOp(reference.degree, 1, lambda alive, row_ptr, neighbor: _like(alive), gpu="nodes.degree")
 keep_top_k = GraphOp(
-    reference.keep_top_k,
-    lambda score, alive, k, graph: _like(score),
+    reference.keep_top_k, 2, lambda score, alive, k, graph, slot_ptr: _like(score), gpu="graphs.keep_top_k"
+)
+order = GraphOp(
+    reference.order, 1, lambda score, alive, graph, slot_ptr: (_like(graph), _like(graph)), gpu="graphs.order"
 )
 sums = GraphOp(
     reference.sums,
-    lambda x, weight, graph, slot_ptr: x.new_empty(_graphs(slot_ptr), weight.shape[1], x.shape[1]),
+    2,
+    lambda x, weight, graph, slot_ptr: _rows(x, _graphs(slot_ptr), weight.shape[-1], x.shape[-1]),
     _sums_grad,
     _save,
+    gpu="weighted.sums",
 )
 spread = GraphOp(
     reference.spread,
-    lambda value, weight, graph, slot_ptr: value.new_empty(weight.shape[0], value.shape[2]),
+    3,
+    lambda value, weight, graph, slot_ptr: _rows(weight, weight.shape[-2], value.shape[-1]),
     _spread_grad,
     _save,
+    gpu="weighted.spread",
 )
 dots = GraphOp(
     reference.dots,
-    lambda x, value, graph, slot_ptr: x.new_empty(x.shape[0], value.shape[1]),
+    2,
+    lambda x, value, graph, slot_ptr: _rows(x, x.shape[-2], value.shape[-2]),
     _dots_grad,
     _save,
+    gpu="weighted.dots",
 )
-readout = GraphOp(reference.readout, _readout_shape, _readout_grad, _readout_save)
+readout = GraphOp(
+    reference.readout,
+    2,
+    lambda x, alive, graph, slot_ptr: (
+        _rows(x, _graphs(slot_ptr), x.shape[-1]),
+        _rows(x, _graphs(slot_ptr), x.shape[-1]),
+    ),
+    _readout_grad,
+    _readout_save,
+    gpu="graphs.readout",
+)
 readout_grad = GraphOp(
     reference.readout_grad,
-    lambda grad_top, grad_sum, x, top, alive, graph, slot_ptr: torch.empty_like(x),
+    2,
+    lambda grad_top, grad_sum, x, top, alive, graph, slot_ptr: _like(x),
+    gpu="graphs.readout_grad",
 )
 take = GraphOp(
     reference.take,
-    lambda x, gate, kept, before: x.new_empty(kept.shape[0], x.shape[1]),
+    2,
+    lambda x, gate, kept, before: _rows(x, kept.shape[-1], x.shape[-1]),
     _take_grad,
     _save,
 )
-take_grad = GraphOp(
-    reference.take_grad,
-    lambda grad, x, gate, kept, before: (torch.empty_like(x), torch.empty_like(gate)),
-)
+take_grad = GraphOp(reference.take_grad, 2, lambda grad, x, gate, kept, before: (_like(x), _like(gate)))
 lookup = GraphOp(
     reference.lookup,
-    lambda weight, category: weight.new_empty(category.shape[0], weight.shape[1]),
+    2,
+    lambda weight, category: _rows(weight, category.shape[-2], weight.shape[-1]),
     _lookup_grad,
     _lookup_save,
+    gpu="nodes.lookup",
 )
-lookup_grad = GraphOp(reference.lookup_grad, lambda grad, category, rows: grad.new_empty(rows, grad.shape[1]))
-order = GraphOp(
-    reference.order,
-    lambda score, alive, graph: (torch.empty_like(graph), torch.empty_like(graph)),
+lookup_grad = GraphOp(
+    reference.lookup_grad, 2, lambda grad, category, rows: _rows(grad, rows, grad.shape[-1]), gpu="nodes.lookup_grad"
 )
 pick = GraphOp(
     reference.pick,
-    lambda x, index, back: x.new_empty(index.shape[0], x.shape[1]),
+    2,
+    lambda x, index, back: _rows(x, index.shape[-1], x.shape[-1]),
     _pick_grad,
     _pick_save,
+    gpu="nodes.pick",
 )
 softmax = GraphOp(
     reference.softmax,
+    2,
     lambda score, alive, graph, slot_ptr: _like(score),
     _softmax_grad,
     _softmax_save,
+    gpu="graphs.softmax",
 )
 softmax_grad = GraphOp(
-    reference.softmax_grad,
-    lambda grad, soft, graph, slot_ptr: _like(soft),
+    reference.softmax_grad, 2, lambda grad, soft, graph, slot_ptr: _like(soft), gpu="graphs.softmax_grad"
 )
 neighbor_max = GraphOp(
     reference.neighbor_max,
+    2,
     lambda x, alive, row_ptr, neighbor: (_like(x), _like(x, torch.int64)),
     _neighbor_max_grad,
-    _max_save,
+    _neighbor_max_save,
+    gpu="nodes.neighbor_max",
 )
-max_grad = GraphOp(reference.max_grad, lambda grad, where: torch.empty_like(grad))
+neighbor_max_grad = GraphOp(
+    reference.neighbor_max_grad,
+    2,
+    lambda grad, where, row_ptr, neighbor: _like(grad),
+    gpu="nodes.neighbor_max_grad",
+)
 block_adjacency = GraphOp(
     blocks.block_adjacency,
-    lambda alive, self_weight, row_ptr, neighbor, slot_ptr, block_ptr, cells: alive.new_empty(cells),
+    1,
+    lambda alive, self_weight, row_ptr, neighbor, graph, slot_ptr, block_ptr, cells: alive.new_empty(
+        *alive.shape[:-1], cells
+    ),
+    gpu="cells.block_adjacency",
 )
 block_mm = GraphOp(
     blocks.block_mm,
+    1,
     lambda weight, x, flip, slot_ptr, block_ptr: _like(x),
     _block_mm_grad,
     _block_mm_save,
+    gpu="matrices.block_mm",
 )
 block_outer = GraphOp(
     blocks.block_outer,
-    lambda a, b, slot_ptr, block_ptr, cells: a.new_empty(cells),
+    2,
+    lambda a, b, slot_ptr, block_ptr, cells: _rows(a, cells),
     _block_outer_grad,
     _block_outer_save,
+    gpu="matrices.block_outer",
 )
 block_product = GraphOp(
     blocks.block_product,
+    1,
     lambda a, b, flip_a, flip_b, slot_ptr, block_ptr: _like(a),
     _block_product_grad,
     _block_product_save,
+    gpu="matrices.block_product",
 )
 block_max = GraphOp(
     blocks.block_max,
-    lambda weight, x, slot_ptr, block_ptr: (_like(x), _like(x, torch.int64)),
+    1,
+    lambda weight, x, graph, slot_ptr, block_ptr: (_like(x), _like(x, torch.int64)),
     _block_max_grad,
-    _max_save,
+    _block_max_save,
+    gpu="cells.block_max",
+)
+block_max_grad = GraphOp(
+    blocks.block_max_grad, 2, lambda grad, where, graph, slot_ptr: _like(grad), gpu="cells.block_max_grad"
+)
+convolve = GraphOp(
+    reference.convolve,
+    2,
+    lambda x, bias, scale, self_weight, row_ptr, neighbor, rectify: _like(x),
+    _convolve_grad,
+    _convolve_save,
+    gpu="nodes.convolve",
+)
+rectify_grad = GraphOp(
+    reference.rectify_grad,
+    2,
+    lambda grad, out: (_like(grad), grad.new_empty(*grad.shape[:-2], grad.shape[-1])),
+    gpu="rows.rectify_grad",
+)
+gated = GraphOp(reference.gated, 2, lambda x, gate: _like(x), _gated_grad, _save, gpu="rows.gated")
+gated_grad = GraphOp(reference.gated_grad, 2, lambda grad, x, gate: (_like(x), _like(gate)), gpu="rows.gated_grad")
+project = GraphOp(
+    reference.project,
+    2,
+    lambda x, weight: _rows(x, x.shape[-2], weight.shape[-2]),
+    _project_grad,
+    _save,
+    gpu="rows.project",
+)
+project_grad = GraphOp(
+    reference.project_grad, 2, lambda grad, x, weight: (_like(x), _like(weight)), gpu="rows.project_grad"
+)
+draws = GraphOp(
+    reference.draws, 1, lambda index, key, site: torch.empty_like(index, dtype=torch.float32), gpu="rows.draws"
 )

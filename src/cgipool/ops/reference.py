@@ -18,6 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cgipool.ops.draws import mix
+
 
 def _bags(x: Tensor, index: Tensor, ptr: Tensor, weight: Tensor | None = None) -> Tensor:
     """Row b is the (weighted) sum of x[index[ptr[b]:ptr[b+1]]]."""
@@ -46,7 +48,7 @@ def degree(alive: Tensor, row_ptr: Tensor, neighbor: Tensor) -> Tensor:
     return _bags(alive.unsqueeze(1), neighbor, row_ptr).squeeze(1)
 
 
-def keep_top_k(score: Tensor, alive: Tensor, k: Tensor, graph: Tensor) -> Tensor:
+def keep_top_k(score: Tensor, alive: Tensor, k: Tensor, graph: Tensor, slot_ptr: Tensor) -> Tensor:
     """For each of the M columns of score [C, M], 1 at the k[b] best living positions of every graph b, else 0.
 
     Ties go to the lower position. One stable sort of integers does all graphs and columns: a key holds column and graph
@@ -231,7 +233,7 @@ def lookup_grad(grad: Tensor, category: Tensor, rows: int) -> Tensor:
     return torch.ops.aten.embedding_dense_backward(flat, category.reshape(-1), rows, -1, False)
 
 
-def order(score: Tensor, alive: Tensor, graph: Tensor) -> tuple[Tensor, Tensor]:
+def order(score: Tensor, alive: Tensor, graph: Tensor, slot_ptr: Tensor) -> tuple[Tensor, Tensor]:
     """The positions of each graph by descending score [C], and its inverse, the rank of each position; twice [C].
 
     Entry slot_ptr[b] + r is the position that comes r-th in graph b. The dead come last, ties go to the lower position.
@@ -283,6 +285,64 @@ def neighbor_max(x: Tensor, alive: Tensor, row_ptr: Tensor, neighbor: Tensor) ->
     return torch.where(mine, living, top).masked_fill_(dead, 0.0), torch.where(mine, own, where.to(own.dtype))
 
 
-def max_grad(grad: Tensor, where: Tensor) -> Tensor:
-    """Gradient of `neighbor_max` and `block_max` by x: each entry goes to where the maximum was attained, if at all."""
+def neighbor_max_grad(grad: Tensor, where: Tensor, row_ptr: Tensor, neighbor: Tensor) -> Tensor:
+    """Gradient of `neighbor_max` by x: each entry goes to where the maximum was attained, if at all."""
     return torch.zeros_like(grad).scatter_add_(0, where.clamp(min=0), grad.masked_fill(where < 0, 0.0))
+
+
+def convolve(
+    x: Tensor, bias: Tensor, scale: Tensor, self_weight: float, row_ptr: Tensor, neighbor: Tensor, rectify: bool
+) -> Tensor:
+    """`propagate` of x, plus bias [F], and, if asked for, what is positive of that."""
+    out = propagate(x, scale, self_weight, row_ptr, neighbor).add_(bias)
+    return out.relu_() if rectify else out
+
+
+def rectify_grad(grad: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradient before a ReLU with this result, and its sum over positions, which is that of a bias; [C, F] → [C, F]
+    and [F]."""
+    before = torch.ops.aten.threshold_backward(grad, out, 0)
+    return before, before.sum(0)
+
+
+def gated(x: Tensor, gate: Tensor) -> Tensor:
+    """Each row times its gate: [C, F] and [C] → [C, F]."""
+    return x * gate.unsqueeze(1)
+
+
+def gated_grad(grad: Tensor, x: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients of `gated` by x and gate."""
+    return grad * gate.unsqueeze(1), (grad * x).sum(1)
+
+
+def project(x: Tensor, weight: Tensor) -> Tensor:
+    """x Wᵀ for few rows of W: [C, F] and [M, F] → [C, M]."""
+    return x @ weight.T
+
+
+def project_grad(grad: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients of `project` by x and weight."""
+    return grad @ weight, grad.T @ x
+
+
+def draws(index: Tensor, key: Tensor, site: int) -> Tensor:
+    """Numbers in [0, 1) for every entry of index [N], drawn with a key [] at a site; see ops/draws.py."""
+    # The hash of draws.py in 32 bits: the same numbers, in a third of the time. Shifts must not copy the sign.
+    x = _mix32(index.int() ^ _signed(mix(site + 1)))
+    x = _mix32(x ^ key.int())
+    return ((x >> 8) & 0xFFFFFF).float().mul_(2.0**-24)
+
+
+def _signed(x: int) -> int:
+    """The 32-bit number with these bits."""
+    return x - 2**32 if x >= 2**31 else x
+
+
+def _mix32(x: Tensor) -> Tensor:
+    """`mix` on int32, in place."""
+    x ^= (x >> 16) & 0xFFFF
+    x *= 0x7FEB352D
+    x ^= (x >> 15) & 0x1FFFF
+    x *= _signed(0x846CA68B)
+    x ^= (x >> 16) & 0xFFFF
+    return x

@@ -10,7 +10,6 @@ Shapes: C positions, B graphs, d features, K clusters.
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cgipool.dense import DenseLevel
@@ -44,7 +43,7 @@ class DiffPool(nn.Module):
     def forward(self, x: Tensor, level: Level) -> Pooled:
         """X [C, d] → K clusters per graph."""
         s = torch.softmax(self.assign(x, level), 1) * level.alive.unsqueeze(1)
-        z = F.relu(self.embed(x, level))
+        z = self.embed(x, level, rectify=True)
         clustered = level.sums(z, s)
         adjacency = level.sums(level.neighbor_sum(s), s)
         losses = {"link": link_loss(level, s, adjacency), "entropy": entropy_loss(level, s)}

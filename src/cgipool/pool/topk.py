@@ -12,6 +12,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from cgipool import ops
 from cgipool.level import Level, check_ratio
 from cgipool.pool.base import Pooled
 
@@ -31,7 +32,7 @@ class TopKPool(nn.Module):
     def forward(self, x: Tensor, level: Level) -> Pooled:
         """X [C, d] → the coarsened graph."""
         k = level.kept(self.ratio)
-        s = (x @ self.p) / self.p.norm()
+        s = ops.project(x, self.p.unsqueeze(0)).squeeze(1) / self.p.norm()
         keep = level.select(s.unsqueeze(1), k).squeeze(1)
         pooled, coarse = level.coarsen(x, torch.tanh(s), keep, k)
         return Pooled(pooled, coarse, scores={"s": s})

@@ -1,0 +1,25 @@
+"""What the kernels' launches share."""
+
+import torch
+import triton
+from torch import Tensor
+
+
+def power(n: int, least: int = 1, most: int = 1024) -> int:
+    """The power of two from n on, within bounds: Triton's tiles have such sides."""
+    return max(least, min(most, triton.next_power_of_2(max(n, 1))))
+
+
+def tiles(n: int, size: int) -> int:
+    """How many tiles of a size cover n."""
+    return triton.cdiv(n, size)
+
+
+def dense(*tensors: Tensor) -> list[Tensor]:
+    """Contiguous tensors, as the kernels compute addresses by hand."""
+    return [t.contiguous() for t in tensors]
+
+
+def precision(x: Tensor) -> str:
+    """How matrix units read float32: as torch's own matrix products do."""
+    return "tf32" if x.is_cuda and torch.backends.cuda.matmul.allow_tf32 else "ieee"

@@ -1,0 +1,197 @@
+"""One kernel for all products of small matrices, one product per graph.
+
+Shapes: S splits, C positions, B graphs, F features, M columns, D cells. For a graph with n nodes every product of
+ops/blocks.py, and the wide ones of ops/reference.py, is out[i, j] = Σ_k a[i, k] · b[k, j], where the sides are n or
+fixed and each matrix lies in its tensor at an address that is linear in the graph's first position, its first cell and
+its number:
+
+    address(r, c) = node · first position + cell · first cell + graph · number + row · r + col · c
+
+where the last two, the strides, are fixed or n. A `Place` holds these five for each operand.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from cgipool.ops.gpu.launch import dense, power, precision, tiles
+
+N = -1
+"""Stands for the number of nodes of the graph, as a side or a stride."""
+
+
+class Place(NamedTuple):
+    """Where a matrix of graph b lies in its tensor."""
+
+    node: int = 0
+    """Numbers per position before it."""
+    cell: int = 0
+    """Numbers per cell before it."""
+    graph: int = 0
+    """Numbers per graph before it."""
+    row: int = 1
+    """Distance of two rows, or N."""
+    col: int = 1
+    """Distance of two columns, or N."""
+
+    @property
+    def flipped(self) -> "Place":
+        """The transposed matrix."""
+        return self._replace(row=self.col, col=self.row)
+
+
+@triton.jit(do_not_specialize=["C", "E", "B", "D", "R", "Q"])
+def _or(fixed, n):
+    """A side or stride: fixed, or that of the graph."""
+    return tl.where(fixed < 0, n, fixed)
+
+
+@triton.jit(do_not_specialize=["C", "E", "B", "D", "R", "Q"])
+def _products(
+    a, b, out, slot_ptr, block_ptr, tile_ptr, B, a_split, b_split, out_split, HEIGHT, WIDTH, DEPTH,
+    a_node, a_cell, a_graph, a_row, a_col,
+    b_node, b_cell, b_graph, b_row, b_col,
+    o_node, o_cell, o_graph, o_row, o_col,
+    STEPS: tl.constexpr, TI: tl.constexpr, TJ: tl.constexpr, TK: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """One tile TI × TJ of one graph's product. Program t of a split is tile t − tile_ptr[g] of the last graph g with
+    tile_ptr[g] ≤ t, found by bisection."""
+    t, split = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    tile_ptr += split * (B + 1)
+    g, high = 0, B
+    for _ in tl.static_range(STEPS):
+        middle = (g + high) // 2
+        later = tl.load(tile_ptr + middle) <= t
+        g, high = tl.where(later, middle, g), tl.where(later, high, middle)
+    if t >= tl.load(tile_ptr + B):
+        return
+    first = tl.load(slot_ptr + split * (B + 1) + g)
+    n = (tl.load(slot_ptr + split * (B + 1) + g + 1) - first).to(tl.int32)
+    cell = tl.load(block_ptr + split * (B + 1) + g)
+    height, width, depth = _or(HEIGHT, n), _or(WIDTH, n), _or(DEPTH, n)
+    across = tl.cdiv(width, TJ)
+    tile = (t - tl.load(tile_ptr + g)).to(tl.int32)
+    i, j = (tile // across) * TI + tl.arange(0, TI), (tile % across) * TJ + tl.arange(0, TJ)
+    a += split * a_split + a_node * first + a_cell * cell + a_graph * g
+    b += split * b_split + b_node * first + b_cell * cell + b_graph * g
+    out += split * out_split + o_node * first + o_cell * cell + o_graph * g
+    total = tl.zeros((TI, TJ), tl.float32)
+    for start in range(0, depth, TK):
+        k = start + tl.arange(0, TK)
+        left = tl.load(
+            a + i[:, None] * _or(a_row, n) + k[None, :] * _or(a_col, n),
+            mask=(i < height)[:, None] & (k < depth)[None, :], other=0.0,
+        )  # fmt: skip
+        right = tl.load(
+            b + k[:, None] * _or(b_row, n) + j[None, :] * _or(b_col, n),
+            mask=(k < depth)[:, None] & (j < width)[None, :], other=0.0,
+        )  # fmt: skip
+        total += tl.dot(left.to(tl.float32), right.to(tl.float32), input_precision=PRECISION)
+    tl.store(
+        out + i[:, None] * _or(o_row, n) + j[None, :] * _or(o_col, n), total.to(out.dtype.element_ty),
+        mask=(i < height)[:, None] & (j < width)[None, :],
+    )  # fmt: skip
+
+
+def products(
+    sides: tuple[int, int, int],
+    a: tuple[Tensor, Place],
+    b: tuple[Tensor, Place],
+    out: tuple[Tensor, Place],
+    slot_ptr: Tensor,
+    block_ptr: Tensor,
+    positions: int,
+) -> Tensor:
+    """out = a b for every graph; sides are the height, the width and the depth, fixed or N."""
+    (left, right), slot_ptr, block_ptr = dense(a[0], b[0]), slot_ptr.contiguous(), block_ptr.contiguous()
+    height, width, depth = sides
+    splits, graphs = slot_ptr.shape[0], slot_ptr.shape[1] - 1
+    ti, tj = (power(s, 16, 32) if s != N else 32 for s in (height, width))
+    size = torch.diff(slot_ptr)
+    down = (size + ti - 1) // ti if height == N else (size > 0) * tiles(height, ti)
+    across = (size + tj - 1) // tj if width == N else tiles(width, tj)
+    tile_ptr = torch.nn.functional.pad(torch.cumsum(down * across, 1), (1, 0))
+    # Known without looking at the sizes: a graph's last tile in either direction may be partly filled.
+    if height == N and width == N:
+        most = out[0].shape[1] // (ti * tj) + positions // ti + positions // tj + graphs
+    else:
+        rows = positions // ti + graphs if height == N else graphs * tiles(height, ti)
+        most = rows * tiles(width, tj) if width != N else (positions // tj + graphs) * tiles(height, ti)
+    _products[(most, splits)](
+        left, right, out[0], slot_ptr, block_ptr, tile_ptr, graphs, *(x[0].numel() for x in (left, right, out[0])),
+        height, width, depth, *a[1], *b[1], *out[1],
+        STEPS=max(1, graphs.bit_length()), TI=ti, TJ=tj, TK=32, PRECISION=precision(left), num_warps=4,
+    )  # fmt: skip
+    return out[0]
+
+
+def sums(x: Tensor, weight: Tensor, slot_ptr: Tensor) -> Tensor:
+    """Wᵀ X for each graph: [S, C, F] and [S, C, M] → [S, B, M, F]."""
+    (splits, positions, features), columns, graphs = x.shape, weight.shape[2], slot_ptr.shape[1] - 1
+    out = x.new_zeros(splits, graphs, columns, features)
+    return products(
+        (columns, features, N),
+        (weight, Place(node=columns, row=1, col=columns)),
+        (x, Place(node=features, row=features)),
+        (out, Place(graph=columns * features, row=features)),
+        slot_ptr, slot_ptr, positions,
+    )  # fmt: skip
+
+
+def spread(value: Tensor, weight: Tensor, slot_ptr: Tensor) -> Tensor:
+    """W V for each graph: [S, B, M, F] and [S, C, M] → [S, C, F]."""
+    (splits, _, columns, features), positions = value.shape, weight.shape[1]
+    out = value.new_zeros(splits, positions, features)
+    return products(
+        (N, features, columns),
+        (weight, Place(node=columns, row=columns)),
+        (value, Place(graph=columns * features, row=features)),
+        (out, Place(node=features, row=features)),
+        slot_ptr, slot_ptr, positions,
+    )  # fmt: skip
+
+
+def dots(x: Tensor, value: Tensor, slot_ptr: Tensor) -> Tensor:
+    """X Vᵀ for each graph: [S, C, F] and [S, B, M, F] → [S, C, M]."""
+    (splits, positions, features), columns = x.shape, value.shape[2]
+    out = x.new_zeros(splits, positions, columns)
+    return products(
+        (N, columns, features),
+        (x, Place(node=features, row=features)),
+        (value, Place(graph=columns * features, row=1, col=features)),
+        (out, Place(node=columns, row=columns)),
+        slot_ptr, slot_ptr, positions,
+    )  # fmt: skip
+
+
+MATRIX = Place(cell=1, row=N)
+"""A graph's cells, row by row."""
+
+
+def block_mm(weight: Tensor, x: Tensor, flip: bool, slot_ptr: Tensor, block_ptr: Tensor) -> Tensor:
+    """W x for each graph, or Wᵀ x if flipped."""
+    features = x.shape[2]
+    rows = Place(node=features, row=features)
+    matrix = MATRIX.flipped if flip else MATRIX
+    out = torch.zeros_like(x, memory_format=torch.contiguous_format)
+    return products((N, features, N), (weight, matrix), (x, rows), (out, rows), slot_ptr, block_ptr, x.shape[1])
+
+
+def block_outer(a: Tensor, b: Tensor, slot_ptr: Tensor, block_ptr: Tensor, cells: int) -> Tensor:
+    """The products of rows within each graph."""
+    features = a.shape[2]
+    rows, out = Place(node=features, row=features), a.new_zeros(a.shape[0], cells)
+    return products((N, N, features), (a, rows), (b, rows.flipped), (out, MATRIX), slot_ptr, block_ptr, a.shape[1])
+
+
+def block_product(a: Tensor, b: Tensor, flip_a: bool, flip_b: bool, slot_ptr: Tensor, block_ptr: Tensor) -> Tensor:
+    """The matrix product of each graph's two matrices, either one transposed if flipped."""
+    left, right = (MATRIX.flipped if flip else MATRIX for flip in (flip_a, flip_b))
+    out = torch.zeros_like(a, memory_format=torch.contiguous_format)
+    graphs, cells = slot_ptr.shape[1] - 1, a.shape[1]
+    positions = math.isqrt(graphs * cells) + 1  # Σ n ≤ √(B Σ n²): there are no more
+    return products((N, N, N), (a, left), (b, right), (out, MATRIX), slot_ptr, block_ptr, positions)
