@@ -127,11 +127,19 @@ def train(
     attributes: Annotated[
         bool, typer.Option("--attributes", help="Use node attributes as well.", rich_help_panel=INPUT)
     ] = False,
-    device: Annotated[str, typer.Option(help="Where torch computes: cpu, cuda, …", rich_help_panel=OUTPUT)] = "cpu",
+    device: Annotated[
+        str, typer.Option(help="cpu, or cuda: all splits at once on a GPU.", rich_help_panel=OUTPUT)
+    ] = "cpu",
     jobs: Annotated[
         int,
         typer.Option(min=1, help="Splits trained at a time, one thread each if more than 1.", rich_help_panel=OUTPUT),
     ] = 1,
+    tf32: Annotated[
+        bool,
+        typer.Option(
+            "--tf32/--no-tf32", help="On a GPU, matrix products in TF32. Default: yes.", rich_help_panel=OUTPUT
+        ),
+    ] = True,
     out: Annotated[
         Path | None, typer.Option(help="Keep the run in this folder. Default: not kept.", rich_help_panel=OUTPUT)
     ] = None,
@@ -194,6 +202,7 @@ def train(
                 seed=seed,
                 device=device,
                 jobs=jobs,
+                tf32=tf32,
                 out=out,
                 resume=resume,
                 overwrite=overwrite,

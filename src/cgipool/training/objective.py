@@ -15,11 +15,14 @@ def classification_loss(logits: Tensor, y: Tensor, weight: Tensor) -> Tensor:
     return (F.cross_entropy(logits, y, reduction="none") * weight).sum() / weight.sum().clamp(min=1e-12)
 
 
-def objective(output: Output, batch: Batch, class_weight: Tensor, own_weight: float) -> Tensor:
-    """The loss of one batch, a scalar; class_weight is [classes], and empty slots count nothing."""
+def objective(output: Output, batch: Batch, class_weight: Tensor, own_weight: float | Tensor) -> Tensor:
+    """The loss of one batch, a scalar; class_weight is [classes], and empty slots count nothing. An own loss of weight
+    0 is left out, so that it cannot spoil the sum; a weight given as a tensor is never looked at."""
     weight = class_weight[batch.y] * (batch.size > 0)
     loss = classification_loss(output.logits, batch.y, weight)
-    return loss + own_weight * output.own_loss if own_weight else loss
+    if isinstance(own_weight, float) and own_weight == 0.0:
+        return loss
+    return loss + own_weight * output.own_loss
 
 
 def class_weights(y: np.ndarray, classes: int, kind: str | None) -> Tensor:

@@ -35,6 +35,7 @@ from cgipool.pool import method_named
 from cgipool.training.recipe import Recipe, recipe_named
 from cgipool.training.result import Result
 from cgipool.training.split import Progress, Task, Tell, train_split
+from cgipool.training.together import stackable, train_together
 from cgipool.version import __version__
 
 
@@ -52,6 +53,7 @@ def train(
     out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    tf32: bool = True,
     tell: Tell = lambda progress: None,
     **settings: Any,
 ) -> Result:
@@ -59,14 +61,17 @@ def train(
 
     `splits` is how many random splits to draw, beginning with number `first`, or the splits themselves. `settings`
     change single settings of the recipe (ratio=0.5, epochs=20, …). With `out` the run is kept in that folder. More than
-    one of `jobs` trains so many splits at a time, each in a process with one thread. `tell` is called with a `Progress`
-    after each epoch and at the end of each split.
+    one of `jobs` trains so many splits at a time, each in a process with one thread; on a GPU all splits train at once
+    anyway. There `tf32` lets matrix products round their factors to 10 bits, as the hardware does at full speed. `tell`
+    is called with a `Progress` after each epoch and at the end of each split.
     """
     method_named(method)
     chosen = recipe_named(recipe).but(**settings)
     check_device(device)
     if jobs < 1:
         raise UserError(f"jobs must be at least 1, not {jobs}")
+    if jobs > 1 and torch.device(device).type == "cuda":
+        raise UserError("jobs are for a CPU; on a GPU all splits train at once")
     graphs = data if isinstance(data, GraphSet) else load_dataset(data)
     check_graphs(graphs)
     if isinstance(splits, int):
@@ -76,14 +81,15 @@ def train(
     if len({split.index for split in splits}) < len(splits):
         raise UserError("two of the splits bear the same number, and each needs a folder of its own")
     with _folder(out) as folder:
-        _prepare(folder, _identity(graphs, method, chosen, seed, splits, device), splits, resume, overwrite)
+        _prepare(folder, _identity(graphs, method, chosen, seed, splits, device, tf32), splits, resume, overwrite)
         tasks = [Task(method, chosen, split, seed, device, split_folder(folder, split.index)) for split in splits]
         began = time.perf_counter()
         waiting = [task for task in tasks if not (task.folder / "result.json").exists()]
         for task in tasks:
             if task not in waiting:
                 _tell_finished(task, tell)
-        _train_all(waiting, graphs, jobs, tell)
+        with matrix_precision(tf32):
+            _train_all(waiting, graphs, jobs, tell)
         rows = [read_json(task.folder / "result.json") for task in tasks]
         changed = chosen.changes()
         result = Result(graphs.name, method, chosen.name, changed, seed, time.perf_counter() - began, rows)
@@ -115,7 +121,7 @@ def _folder(out: str | Path | None) -> Iterator[Path]:
 
 
 def _identity(
-    graphs: GraphSet, method: str, recipe: Recipe, seed: int, splits: Sequence[Split], device: str
+    graphs: GraphSet, method: str, recipe: Recipe, seed: int, splits: Sequence[Split], device: str, tf32: bool
 ) -> dict[str, Any]:
     """What was asked for, and the versions that it was made with (which a resumed run does not compare)."""
     content = hashlib.sha256()
@@ -134,6 +140,7 @@ def _identity(
         "recipe": recipe.to_json(),
         "seed": seed,
         "device": device,
+        "precision": "tf32" if tf32 and torch.device(device).type == "cuda" else "float32",
         "splits": [split.index for split in splits],
         "splits_content": drawn.hexdigest(),
         "made_with": {"cgipool": __version__, "torch": torch.__version__, "python": platform.python_version()},
@@ -181,7 +188,21 @@ def _tell_finished(task: Task, tell: Tell) -> None:
     tell(Progress(task.split.index, row["epochs"], row["val_loss"], math.nan, row["best_epoch"], done=True))
 
 
+@contextlib.contextmanager
+def matrix_precision(tf32: bool) -> Iterator[None]:
+    """How a GPU reads the factors of float32 matrix products meanwhile."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
 def _train_all(tasks: list[Task], graphs: GraphSet, jobs: int, tell: Tell) -> None:
+    if tasks and torch.device(tasks[0].device).type == "cuda" and stackable(tasks[0].method):
+        train_together(tasks, graphs, tell)
+        return
     if jobs == 1 or not tasks:
         for task in tasks:
             train_split(task, graphs, tell)

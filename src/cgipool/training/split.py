@@ -33,6 +33,9 @@ from cgipool.training.recipe import Recipe
 INIT, ORDER, STEP, EVALUATION = range(4)
 """What a key of random draws is for."""
 
+CHECKPOINT = "checkpoint.safetensors"
+"""In a split's folder while it trains."""
+
 SAVE_SECONDS = 2.0
 """A checkpoint is written at most this often, so that short epochs are not spent on writing."""
 
@@ -69,6 +72,18 @@ class Task:
     def key(self, purpose: int, *more: int) -> int:
         """The key of this split's draws for a purpose; it depends on the seed and the split's number alone."""
         return key_of(self.seed, self.split.index, purpose, *more)
+
+
+def fit_encoder(task: Task, graphs: GraphSet) -> Encoder:
+    """The encoder of the input features, fitted on the split's training graphs."""
+    recipe = task.recipe
+    return Encoder.fit(
+        graphs,
+        task.split.train,
+        source=recipe.features,
+        vocabulary=recipe.vocabulary,
+        attributes=recipe.attributes,
+    )
 
 
 def initial_model(task: Task, graphs: GraphSet, encoder: Encoder) -> Model:
@@ -120,13 +135,7 @@ class Training:
 
     def __init__(self, task: Task, graphs: GraphSet) -> None:
         self.task, self.recipe = task, task.recipe
-        self.encoder = Encoder.fit(
-            graphs,
-            task.split.train,
-            source=self.recipe.features,
-            vocabulary=self.recipe.vocabulary,
-            attributes=self.recipe.attributes,
-        )
+        self.encoder = fit_encoder(task, graphs)
         self.batcher = Batcher(graphs, self.encoder.encode(graphs), task.device)
         network = initial_model(task, graphs, self.encoder)
         self.state = State(network, self._optimizer(network), copy_of(network))
@@ -179,7 +188,7 @@ class Training:
 
     def run(self, tell: Tell, log: "Log") -> None:
         """Epochs until patience or the cap ends them."""
-        state, checkpoint = self.state, self.task.folder / "checkpoint.safetensors"
+        state, checkpoint = self.state, self.task.folder / CHECKPOINT
         if state.optimizer is None:
             state.note(self.validate()[0])
             return
@@ -277,7 +286,7 @@ def _train_split(task: Task, graphs: GraphSet, tell: Tell) -> None:
     began = time.perf_counter()
     training, log = Training(task, graphs), Log(task.folder / "metrics.jsonl")
     write_json(task.folder / "encoder.json", training.encoder.to_json())
-    checkpoint = task.folder / "checkpoint.safetensors"
+    checkpoint = task.folder / CHECKPOINT
     if checkpoint.exists():
         load_state(checkpoint, training.state)
     log.cut_back_to(training.state.epoch)
@@ -285,21 +294,41 @@ def _train_split(task: Task, graphs: GraphSet, tell: Tell) -> None:
 
     metrics, probabilities = training.test()
     state = training.state
-    save_tensors(task.folder / "weights.safetensors", state.best, {"epoch": str(state.best_epoch)})
-    write_atomically(task.folder / "probabilities.npy", lambda path: _save_array(path, probabilities))
+    weights = sum(p.numel() for p in state.network.parameters())
+    outcome = Outcome(weights, state.epoch, state.best_epoch, state.best_loss, metrics, probabilities)
+    finish_split(task, state.best, outcome, log, time.perf_counter() - began)
+    tell(Progress(task.split.index, state.epoch, state.best_loss, math.nan, state.best_epoch, done=True))
+
+
+class Outcome(NamedTuple):
+    """What the training of a split came to."""
+
+    parameters: int
+    epochs: int
+    best_epoch: int
+    best_loss: float
+    metrics: dict[str, Any]
+    """Of the test graphs."""
+    probabilities: np.ndarray
+    """[n, classes] of the test graphs."""
+
+
+def finish_split(task: Task, best: dict[str, Tensor], outcome: Outcome, log: "Log", seconds: float) -> None:
+    """Write what a finished split leaves in its folder; the result last, as its presence means that all is there."""
+    save_tensors(task.folder / "weights.safetensors", best, {"epoch": str(outcome.best_epoch)})
+    write_atomically(task.folder / "probabilities.npy", lambda path: _save_array(path, outcome.probabilities))
     result = {
         "split": task.split.index,
-        "epochs": state.epoch,
-        "best_epoch": state.best_epoch,
-        "val_loss": state.best_loss,
-        "test": metrics,
-        "parameters": sum(p.numel() for p in state.network.parameters()),
+        "epochs": outcome.epochs,
+        "best_epoch": outcome.best_epoch,
+        "val_loss": outcome.best_loss,
+        "test": outcome.metrics,
+        "parameters": outcome.parameters,
         "epoch_seconds": float(np.median(log.column("seconds") or [0.0])),
-        "seconds": time.perf_counter() - began,
+        "seconds": seconds,
     }
     write_json(task.folder / "result.json", result)
-    checkpoint.unlink(missing_ok=True)
-    tell(Progress(task.split.index, state.epoch, state.best_loss, math.nan, state.best_epoch, done=True))
+    (task.folder / CHECKPOINT).unlink(missing_ok=True)
 
 
 def _save_array(path: Path, values: np.ndarray) -> None:

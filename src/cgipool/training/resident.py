@@ -1,0 +1,92 @@
+"""A data set that lives on the device, and batches of several splits made there from graph ids alone.
+
+Shapes: S splits, B graphs, C positions, E neighbour entries, D cells, N nodes of the data set, K category columns.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from cgipool.data.batch import Batch, Capacity
+from cgipool.data.features import Inputs
+from cgipool.data.graphs import GraphSet
+
+
+class Resident:
+    """A data set on a device. Only the input columns differ between splits: each has its own vocabulary."""
+
+    def __init__(self, graphs: GraphSet, inputs: Sequence[Inputs], device: torch.device) -> None:
+        def put(array: np.ndarray) -> Tensor:
+            return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+
+        self.device = device
+        self.first = put(graphs.node_ptr[:-1])
+        self.size = put(graphs.sizes.astype(np.int64))
+        self.edges = put(np.diff(graphs.edge_ptr[graphs.node_ptr]))
+        self.edge_ptr = put(graphs.edge_ptr)
+        self.degree = put(graphs.degree.astype(np.int32))
+        self.displacement = put(graphs.edge_disp)
+        self.y = put(graphs.y)
+        self.category = put(np.stack([i.category for i in inputs]))
+        nothing = np.zeros((graphs.n_nodes, 0), np.float32)
+        self.floats = put(np.stack([nothing if i.floats is None else i.floats for i in inputs]))
+
+    def keep(self, splits: Tensor) -> None:
+        """Go on with these splits alone."""
+        self.category, self.floats = self.category[splits], self.floats[splits]
+
+    def capacity(self, ids: Tensor) -> Capacity:
+        """The room that the largest of many batches needs; ids are [..., B], −1 for none."""
+        there, ids = ids >= 0, ids.clamp(min=0)
+        size = torch.where(there, self.size[ids], 0)
+        entries = torch.where(there, self.edges[ids], 0)
+        needed = torch.stack([v.sum(-1).max() for v in (size, entries, size.square())])
+        positions, neighbors, cells = needed.tolist()
+        return Capacity(max(positions, 1), max(neighbors, 1), ids.shape[-1], max(cells, 1))
+
+    def batch(self, ids: Tensor, key: Tensor, room: Capacity) -> Batch:
+        """The graphs ids [S, B] (−1: an empty slot; those come last) with keys [S], padded to `room`. Nothing is read
+        back from the device."""
+        there, ids = ids >= 0, ids.clamp(min=0)
+        size = torch.where(there, self.size[ids], 0)
+        slot_ptr = pad(size.cumsum(1), (1, 0))
+        place = torch.arange(room.positions, device=self.device).expand(len(ids), -1)
+        graph = torch.searchsorted(slot_ptr[:, 1:].contiguous(), place.contiguous(), right=True)
+        graph = graph.clamp(max=room.graphs - 1)
+        alive = place < slot_ptr[:, -1:]
+        node = self.first[ids].gather(1, graph) + place - slot_ptr.gather(1, graph)
+        node = torch.where(alive, node, 0)
+        row_ptr = pad(torch.where(alive, self.degree[node], 0).cumsum(1, dtype=torch.int32), (1, 0))
+        return Batch(
+            category=self._rows(self.category, node),
+            floats=self._rows(self.floats, node),
+            alive=alive.float(),
+            graph=graph,
+            slot_ptr=slot_ptr,
+            row_ptr=row_ptr,
+            neighbor=self._neighbors(node, row_ptr, room.entries),
+            y=torch.where(there, self.y[ids], 0),
+            key=key,
+            id=ids,
+            room=torch.empty(len(ids), 0, room.cells, device=self.device),
+        )
+
+    def _rows(self, table: Tensor, node: Tensor) -> Tensor:
+        """[S, C, K] the rows of each split's table [S, N, K]."""
+        return table.gather(1, node.unsqueeze(2).expand(-1, -1, table.shape[2]))
+
+    def _neighbors(self, node: Tensor, row_ptr: Tensor, entries: int) -> Tensor:
+        if node.is_cuda:
+            from cgipool.ops.gpu.batches import neighbors
+
+            return neighbors(node, row_ptr, self.edge_ptr, self.displacement, entries)
+        entry = torch.arange(entries).expand(len(node), -1).contiguous()
+        ends = row_ptr[:, 1:].long().contiguous()
+        position = torch.searchsorted(ends, entry, right=True).clamp(max=node.shape[1] - 1)
+        edge = self.edge_ptr[node].gather(1, position) + entry - row_ptr.long().gather(1, position)
+        there = entry < ends[:, -1:]
+        value = position + self.displacement[torch.where(there, edge, 0)]
+        return torch.where(there, value, 0).int()

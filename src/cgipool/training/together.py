@@ -1,0 +1,219 @@
+"""The host's side of the engine: launches epochs, looks at what they gave, writes logs, checkpoints and results."""
+
+import logging
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from cgipool.data.graphs import GraphSet
+from cgipool.errors import UserError
+from cgipool.files import write_json
+from cgipool.pool import method_named
+from cgipool.training.checkpoint import load_tensors, save_tensors
+from cgipool.training.engine import HISTORY, Group
+from cgipool.training.metrics import report
+from cgipool.training.split import (
+    CHECKPOINT,
+    Diverged,
+    Log,
+    Outcome,
+    Progress,
+    Task,
+    Tell,
+    finish_split,
+    fit_encoder,
+    initial_model,
+)
+
+LOOK_SECONDS, SAVE_SECONDS = 0.3, 10.0
+"""How often the host looks at the device, and how often checkpoints are written."""
+
+MOST_EPOCHS = HISTORY // 2
+"""Epochs launched before the next look, at most."""
+
+log = logging.getLogger("cgipool")
+
+
+def stackable(method: str) -> bool:
+    """Whether the engine can train a method: it has weights, and its shapes do not depend on the data."""
+    return method != "majority" and method_named(method).fast
+
+
+def train_together(tasks: Sequence[Task], graphs: GraphSet, tell: Tell) -> None:
+    """Train splits to the end, as many at once as have the same shapes and fit into the device's memory."""
+    for task in tasks:
+        task.folder.mkdir(parents=True, exist_ok=True)
+    for group in alike(tasks, graphs):
+        _train(group, graphs, tell)
+
+
+def alike(tasks: Sequence[Task], graphs: GraphSet) -> list[list[Task]]:
+    """The tasks in groups that can be stacked: equally many steps, equal shapes, standing at the same epoch."""
+    groups: dict[Any, list[Task]] = {}
+    for task in tasks:
+        model = initial_model(task, graphs, fit_encoder(task, graphs))
+        shapes = tuple(tuple(p.shape) for p in model.parameters())
+        groups.setdefault((len(task.split.train), shapes, _saved_epoch(task)), []).append(task)
+    return list(groups.values())
+
+
+def _saved_epoch(task: Task) -> int:
+    path = task.folder / CHECKPOINT
+    return int(load_tensors(path)[1]["epoch"]) if path.exists() else 0
+
+
+def _train(tasks: list[Task], graphs: GraphSet, tell: Tell) -> None:
+    try:
+        Run(tasks, graphs, tell).to_the_end()
+    except torch.OutOfMemoryError:
+        if len(tasks) == 1:
+            raise
+        half = (len(tasks) + 1) // 2
+        log.warning("not enough device memory for %d splits at once; going on with %d", len(tasks), half)
+        torch.cuda.empty_cache()
+    else:
+        return
+    waiting = [task for task in tasks if not (task.folder / "result.json").exists()]
+    for part in (waiting[:half], waiting[half:]):
+        for group in alike(part, graphs):
+            _train(group, graphs, tell)
+
+
+class Run:
+    """One group of splits, from where it stands to the end."""
+
+    def __init__(self, tasks: list[Task], graphs: GraphSet, tell: Tell) -> None:
+        self.began = self.saved = time.monotonic()
+        self.group, self.tell = Group(tasks, graphs), tell
+        self.recipe = self.group.recipe
+        self.epoch = 0
+        self.pace = 1.0
+        """Seconds of an epoch, as last measured."""
+        self.best = {task.split.index: (math.inf, 0) for task in tasks}
+        """By number of the split, its lowest validation loss and the epoch of it."""
+        self.stopped: set[int] = set()
+        if (tasks[0].folder / CHECKPOINT).exists():
+            self._resume()
+        for task, encoder in zip(tasks, self.group.encoders, strict=True):
+            write_json(task.folder / "encoder.json", encoder.to_json())
+            _log(task).cut_back_to(self.epoch)
+        self._note_stopped()
+
+    def to_the_end(self) -> None:
+        """Epochs until every split has stopped."""
+        try:
+            while active := self._active():
+                if 2 * len(active) <= len(self.group.tasks):
+                    self._finish()
+                    self.group.keep(active)
+                if self.group.set_dropout(self.epoch + 1) or not self.group.programs:
+                    self.group.capture()
+                self._advance(self._epochs_ahead())
+                if time.monotonic() - self.saved >= SAVE_SECONDS:
+                    self._save()
+        except KeyboardInterrupt:
+            self._save()
+            raise
+        self._finish()
+
+    def _active(self) -> list[int]:
+        """Places in the group of the splits that have not stopped."""
+        return [s for s, task in enumerate(self.group.tasks) if task.split.index not in self.stopped]
+
+    def _epochs_ahead(self) -> int:
+        """How many epochs to launch before the next look: none after which a split may have stopped, so that no split
+        trains for longer than it would alone."""
+        patience = min(self.best[self.group.tasks[s].split.index][1] for s in self._active()) + self.recipe.patience
+        until = min(patience, self.recipe.epochs)
+        loud = self.recipe.dropout_epochs
+        if loud is not None and self.epoch < loud:
+            until = min(until, loud)
+        return max(1, min(until - self.epoch, MOST_EPOCHS, int(LOOK_SECONDS / max(self.pace, 1e-6))))
+
+    def _advance(self, count: int) -> None:
+        """Launch epochs, then log and tell what they gave."""
+        start, first = time.perf_counter(), self.epoch + 1
+        for _ in range(count):
+            self.epoch += 1
+            self.group.run_epoch(self.epoch)
+        rows = self.group.told(range(first, self.epoch + 1))
+        self.pace = (time.perf_counter() - start) / count
+        for s in self._active():
+            task = self.group.tasks[s]
+            for epoch, row in zip(range(first, self.epoch + 1), rows[s], strict=True):
+                self._note(task, epoch, row)
+        self._note_stopped()
+
+    def _note(self, task: Task, epoch: int, row: dict[str, Any]) -> None:
+        index, loss = task.split.index, row["val_loss"]
+        if not (math.isfinite(row["train_loss"]) and math.isfinite(loss)):
+            self._give_up(task, epoch)
+        if loss < self.best[index][0]:
+            self.best[index] = (loss, epoch)
+        _log(task).append({"epoch": epoch, **row, "seconds": self.pace})
+        self.tell(Progress(index, epoch, loss, row["val_accuracy"], self.best[index][1]))
+
+    def _note_stopped(self) -> None:
+        for index, (_, best_epoch) in self.best.items():
+            if self.epoch >= self.recipe.epochs or self.epoch - best_epoch >= self.recipe.patience:
+                self.stopped.add(index)
+
+    def _give_up(self, task: Task, epoch: int) -> None:
+        weights = task.folder / "weights.safetensors"
+        best_epoch = self.best[task.split.index][1]
+        save_tensors(weights, self.group.best_of(self.group.tasks.index(task)), {"epoch": str(best_epoch)})
+        raise Diverged(
+            f"split {task.split.index}: the loss became NaN or infinite in epoch {epoch}; "
+            f"the weights of epoch {best_epoch} are kept in {weights}"
+        )
+
+    def _finish(self) -> None:
+        """Test the splits that have stopped, and write what they leave."""
+        probabilities = self.group.test()
+        for s, task in enumerate(self.group.tasks):
+            index = task.split.index
+            if index not in self.stopped:
+                continue
+            loss, best_epoch = self.best[index]
+            metrics = report(self.group.graphs.y[task.split.test], probabilities[s])
+            outcome = Outcome(
+                self.group.stack.parameters, self.epoch_of(index), best_epoch, loss, metrics, probabilities[s]
+            )
+            finish_split(task, self.group.best_of(s), outcome, _log(task), time.monotonic() - self.began)
+            self.tell(Progress(index, outcome.epochs, loss, math.nan, best_epoch, done=True))
+
+    def epoch_of(self, index: int) -> int:
+        """The epoch after which a split stopped."""
+        return min(self.recipe.epochs, self.best[index][1] + self.recipe.patience)
+
+    def _save(self) -> None:
+        """A checkpoint of each split, as the plain loop writes it."""
+        for s, task in enumerate(self.group.tasks):
+            loss, best_epoch = self.best[task.split.index]
+            header = {"epoch": str(self.epoch), "best_epoch": str(best_epoch), "best_loss": loss.hex()}
+            save_tensors(task.folder / CHECKPOINT, self.group.state_of(s), header)
+        self.saved = time.monotonic()
+
+    def _resume(self) -> None:
+        states = []
+        for task in self.group.tasks:
+            path = task.folder / CHECKPOINT
+            tensors, header = load_tensors(path)
+            states.append(tensors)
+            try:
+                self.epoch = int(header["epoch"])
+                self.best[task.split.index] = (float.fromhex(header["best_loss"]), int(header["best_epoch"]))
+            except (KeyError, ValueError) as error:
+                raise UserError(f"{path} does not fit this training: {error}") from None
+        try:
+            self.group.restore(self.epoch, states, [self.best[task.split.index] for task in self.group.tasks])
+        except (KeyError, RuntimeError) as error:
+            path = self.group.tasks[0].folder / CHECKPOINT
+            raise UserError(f"{path} does not fit this training: {' '.join(str(error).split())}") from None
+
+
+def _log(task: Task) -> Log:
+    return Log(task.folder / "metrics.jsonl")

@@ -1,0 +1,235 @@
+"""The engine that trains all splits at once, here on a CPU: what it gives is what each split gives alone."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from small import random_graphs
+
+from cgipool.data import GraphSet, random_splits
+from cgipool.data.batch import Batcher
+from cgipool.errors import UserError
+from cgipool.ops.draws import extended, key_of, shuffled
+from cgipool.pool import METHODS
+from cgipool.training import together
+from cgipool.training.engine import Group
+from cgipool.training.recipe import PAPER, RELEASED, Recipe
+from cgipool.training.resident import Resident
+from cgipool.training.split import Diverged, Task, epoch_ids, fit_encoder, train_split
+from cgipool.training.together import Run, alike, train_together
+
+SMALL = {"width": 8, "batch_size": 16, "attributes": True, "epochs": 3, "lr": 0.005}
+FAST = [name for name in METHODS if name != "majority"]
+
+
+@pytest.fixture(scope="module")
+def graphs() -> GraphSet:
+    sizes = np.random.default_rng(1).integers(1, 14, 60)
+    return random_graphs(1, sizes.tolist(), density=0.3)
+
+
+def quiet(progress: Any) -> None:
+    pass
+
+
+def tasks_of(graphs: GraphSet, method: str, recipe: Recipe, folder: Path, splits: int = 3) -> list[Task]:
+    drawn = random_splits(graphs, seed=4, indices=range(splits))
+    return [Task(method, recipe, split, 4, "cpu", folder / str(split.index)) for split in drawn]
+
+
+def alone(graphs: GraphSet, tasks: list[Task]) -> None:
+    for task in tasks:
+        train_split(task, graphs, quiet)
+
+
+def rows(task: Task) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (task.folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def same(one: Task, other: Task) -> None:
+    """Two trainings of a split: equal up to rounding, which grows over the epochs."""
+    first, second = rows(one), rows(other)
+    assert len(first) == len(second)
+    for a, b in zip(first, second, strict=True):
+        assert a.keys() == b.keys()
+        for name in a.keys() - {"seconds", "overlap", "discriminator_accuracy", "told_apart"}:
+            np.testing.assert_allclose(a[name], b[name], rtol=2e-3, atol=2e-4, err_msg=f"{name}, epoch {a['epoch']}")
+    one_result, other_result = (json.loads((t.folder / "result.json").read_text()) for t in (one, other))
+    for name in ("split", "epochs", "best_epoch", "parameters"):
+        assert one_result[name] == other_result[name], name
+    before, after = (load_file(t.folder / "weights.safetensors") for t in (one, other))
+    assert before.keys() == after.keys()
+    for name, value in before.items():
+        if one.method == "asap" and name.endswith("gnn.bias"):
+            continue  # a softmax cancels it, so its gradient is rounding, which Adam blows up to full steps
+        torch.testing.assert_close(after[name], value, rtol=2e-3, atol=2e-3, msg=name)
+    p, q = (np.load(t.folder / "probabilities.npy") for t in (one, other))
+    np.testing.assert_allclose(p, q, rtol=5e-3, atol=5e-3)
+    assert not (other.folder / "checkpoint.safetensors").exists()
+
+
+@pytest.mark.parametrize("method", FAST)
+def test_together_is_alone(graphs: GraphSet, tmp_path: Path, method: str) -> None:
+    recipe = PAPER.but(**SMALL)
+    one, other = (tasks_of(graphs, method, recipe, tmp_path / way) for way in ("alone", "together"))
+    alone(graphs, one)
+    train_together(other, graphs, quiet)
+    for a, b in zip(one, other, strict=True):
+        same(a, b)
+
+
+def test_dropout_that_ends_and_an_order_that_stays(graphs: GraphSet, tmp_path: Path) -> None:
+    recipe = RELEASED.but(**SMALL)
+    assert recipe.dropout_epochs == 1
+    assert not recipe.shuffle
+    one, other = (tasks_of(graphs, "cgi", recipe, tmp_path / way) for way in ("alone", "together"))
+    alone(graphs, one)
+    train_together(other, graphs, quiet)
+    for a, b in zip(one, other, strict=True):
+        same(a, b)
+
+
+def test_splits_that_stop_make_room(graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = PAPER.but(**SMALL).but(epochs=40, patience=2, lr=0.02)
+    one, other = (tasks_of(graphs, "topk", recipe, tmp_path / way, 5) for way in ("alone", "together"))
+    alone(graphs, one)
+    kept: list[int] = []
+    keep = Group.keep
+    monkeypatch.setattr(Group, "keep", lambda group, splits: (kept.append(len(splits)), keep(group, splits))[1])
+    train_together(other, graphs, quiet)
+    stopped = {json.loads((task.folder / "result.json").read_text())["epochs"] for task in one}
+    assert len(stopped) > 1, "the splits should stop at different epochs"
+    assert kept, "and a group that is half empty should shrink"
+    assert all(count <= 2 for count in kept)
+    for a, b in zip(one, other, strict=True):
+        same(a, b)
+
+
+class Killed(Exception):
+    pass
+
+
+def test_a_killed_run_goes_on(graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = PAPER.but(**SMALL).but(epochs=6)
+    whole, cut = (tasks_of(graphs, "vip", recipe, tmp_path / way) for way in ("whole", "cut"))
+    train_together(whole, graphs, quiet)
+    monkeypatch.setattr(together, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(together, "LOOK_SECONDS", 0.0)
+
+    def dies(progress: Any) -> None:
+        if progress.epoch == 4:
+            raise Killed
+
+    with pytest.raises(Killed):
+        train_together(cut, graphs, dies)
+    assert all((task.folder / "checkpoint.safetensors").exists() for task in cut)
+    train_together(cut, graphs, quiet)
+    for a, b in zip(whole, cut, strict=True):
+        same(a, b)
+        assert [row["epoch"] for row in rows(b)] == list(range(1, 7))
+
+
+def test_ctrl_c_leaves_a_checkpoint(graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(together, "LOOK_SECONDS", 0.0)
+    recipe = PAPER.but(**SMALL).but(epochs=6)
+    tasks = tasks_of(graphs, "cgi", recipe, tmp_path)
+
+    def interrupt(progress: Any) -> None:
+        if progress.epoch == 2 and progress.split == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_together(tasks, graphs, interrupt)
+    assert all(together._saved_epoch(task) == 2 for task in tasks)
+
+
+def test_too_little_memory_means_fewer_splits(
+    graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other = (tasks_of(graphs, "sag", PAPER.but(**SMALL), tmp_path / way) for way in ("alone", "together"))
+    alone(graphs, one)
+    run = Run.to_the_end
+
+    def small_device(self: Run) -> None:
+        if len(self.group.tasks) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        run(self)
+
+    monkeypatch.setattr(Run, "to_the_end", small_device)
+    train_together(other, graphs, quiet)
+    assert "not enough device memory for 3 splits at once; going on with 2" in caplog.text
+    for a, b in zip(one, other, strict=True):
+        same(a, b)
+
+
+def test_a_loss_that_explodes_names_its_split(graphs: GraphSet, tmp_path: Path) -> None:
+    tasks = tasks_of(graphs, "none", PAPER.but(**SMALL).but(lr=1e30), tmp_path)
+    with pytest.raises(Diverged, match=r"split \d: the loss became NaN or infinite in epoch"):
+        train_together(tasks, graphs, quiet)
+
+
+def test_splits_of_other_shapes_train_apart(graphs: GraphSet, tmp_path: Path) -> None:
+    ratio = 6.0 / float(graphs.sizes.mean())  # K is 6 or 7, as the mean of the training graphs has it
+    tasks = tasks_of(graphs, "diffpool", PAPER.but(**SMALL).but(ratio=ratio), tmp_path, 8)
+    groups = alike(tasks, graphs)
+    clusters = {Group(group, graphs).stack.base.pools[0].clusters for group in groups}
+    assert len(clusters) == len(groups) > 1
+    assert sorted(task.split.index for group in groups for task in group) == list(range(8))
+
+
+def test_a_resident_batch_is_the_batchers(graphs: GraphSet, tmp_path: Path) -> None:
+    tasks = tasks_of(graphs, "cgi", PAPER.but(**SMALL), tmp_path)
+    encoders = [fit_encoder(task, graphs) for task in tasks]
+    resident = Resident(graphs, [e.encode(graphs) for e in encoders], torch.device("cpu"))
+    ids = torch.tensor([[3, 1, 4, 1], [59, 2, 6, -1], [5, -1, -1, -1]])
+    room = resident.capacity(ids)._replace(entries=400, cells=900)
+    batch = resident.batch(ids, torch.tensor([7, 8, 9]), room)
+    for s, (row, encoder) in enumerate(zip(ids, encoders, strict=True)):
+        expected = Batcher(graphs, encoder.encode(graphs)).batch(row[row >= 0].numpy(), 7 + s, room)
+        for name, value in expected._asdict().items():
+            ours, there = getattr(batch, name)[s], int(expected.slot_ptr[-1])
+            if name in ("category", "floats"):  # nobody reads what stands in the padding
+                ours, value = ours[:there], value[:there]
+            assert torch.equal(ours, value), name
+
+
+def test_orders_and_keys_on_the_device_are_those_of_the_plain_loop(graphs: GraphSet, tmp_path: Path) -> None:
+    tasks = tasks_of(graphs, "cgi", PAPER.but(**SMALL), tmp_path)
+    group = Group(tasks, graphs)
+    for epoch in (1, 2, 17):
+        order = group._epoch_order(torch.tensor(epoch)).view(3, -1, 16)
+        for s, task in enumerate(tasks):
+            for step, ids in enumerate(epoch_ids(task, epoch)):
+                assert order[s, step, : len(ids)].tolist() == ids.tolist()
+    key = torch.tensor([key_of(4, 0, 2), key_of(4, 1, 2)])
+    assert extended(extended(key, torch.tensor(9)), torch.tensor(3)).tolist() == [
+        key_of(4, split, 2, 9, 3) for split in (0, 1)
+    ]
+    assert shuffled(key, 50)[1].tolist() == shuffled(int(key[1]), 50).tolist()
+
+
+def test_room_is_what_the_largest_step_needs(graphs: GraphSet, tmp_path: Path) -> None:
+    tasks = tasks_of(graphs, "cgi", PAPER.but(**SMALL), tmp_path)
+    group = Group(tasks, graphs)
+    nodes = [graphs.sizes[ids].sum() for task in tasks for epoch in (1, 2, 3) for ids in epoch_ids(task, epoch)]
+    assert group.room.positions == max(nodes)
+
+
+def test_a_checkpoint_of_another_training(graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(together, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(together, "LOOK_SECONDS", 0.0)
+    tasks = tasks_of(graphs, "topk", PAPER.but(**SMALL), tmp_path)
+
+    def dies(progress: Any) -> None:
+        if progress.epoch == 2:
+            raise Killed
+
+    with pytest.raises(Killed):
+        train_together(tasks, graphs, dies)
+    other = [Task("sag", t.recipe, t.split, t.seed, "cpu", t.folder) for t in tasks]
+    with pytest.raises(UserError, match="does not fit this training"):
+        train_together(other, graphs, quiet)
