@@ -3,8 +3,9 @@
 Shapes: C positions, B graphs, F features, M columns. There are two ways from a level to the next, with the same
 numbers. With static shapes a dropped node keeps its position and is no longer alive: with D^-½ = 0 there, the
 normalised adjacency of the coarsened graph is the same formula as that of the whole graph, and every shape is known
-before the step runs, as `vmap` and captured steps need. A compact level drops positions for good: on a CPU, fewer
-rows are less work. Features at dead positions are never read.
+before the step runs, as `vmap` and captured steps need; where it is known how many nodes the next level has at most,
+the kept ones move together into so many positions. A compact level drops positions for good: on a CPU, fewer rows
+are less work. Features at dead positions are never read.
 """
 
 from abc import ABC, abstractmethod
@@ -56,6 +57,8 @@ class Origin(NamedTuple):
     """[B + 1] where each graph's positions began."""
     cells: int
     """How many cells there is room for, if every graph has a matrix over its positions."""
+    rows: tuple[int, ...] = ()
+    """How many positions the levels after the next pools need, where that is known: such levels are closed up."""
 
 
 class Level(ABC):
@@ -69,11 +72,12 @@ class Level(ABC):
         """Whether coarsening drops positions."""
 
     @staticmethod
-    def whole(batch: Batch, compact: bool = False) -> "SparseLevel":
-        """The level before any pooling."""
+    def whole(batch: Batch, compact: bool = False, rows: tuple[int, ...] = ()) -> "SparseLevel":
+        """The level before any pooling. Where it is known beforehand how many nodes at most are left after each pool,
+        `rows` says it."""
         position = torch.arange(len(batch.alive), device=batch.alive.device)
         nodes = Nodes(batch.graph, batch.slot_ptr, batch.alive, batch.size, position)
-        origin = Origin(batch.key, batch.id, batch.slot_ptr, batch.room.shape[1])
+        origin = Origin(batch.key, batch.id, batch.slot_ptr, batch.room.shape[1], rows)
         return SparseLevel(nodes, origin, compact, partial(Edges, batch.row_ptr, batch.neighbor))
 
     @property
@@ -120,10 +124,7 @@ class Level(ABC):
 
     def kept(self, ratio: float | int) -> Tensor:
         """[B] how many nodes of each graph a ratio keeps: ⌈ratio · n⌉ for a share, at most n for a count."""
-        if isinstance(ratio, int):
-            return self.size.clamp(max=ratio)
-        # In float32 ⌈0.6 n⌉ comes out one too large for 81 of the n up to 1000.
-        return torch.ceil(self.size.double() * ratio).long()
+        return kept_of(self.size, ratio)
 
     def select(self, score: Tensor, k: Tensor) -> Tensor:
         """[C, M] 1 at the k best living nodes of each graph by each column of score, ties to the lower position."""
@@ -225,6 +226,8 @@ class SparseLevel(Level):
 
     def coarsen(self, x: Tensor, gate: Tensor, keep: Tensor, k: Tensor) -> tuple[Tensor, Level]:
         """The features and the level of the kept nodes, with the edges among them."""
+        if not self.compact and self.origin.rows:
+            return self._closed_up(x, gate, keep, k)
         if not self.compact:
             nodes = self.nodes._replace(alive=keep, size=k)
             return ops.gated(x, gate * keep), SparseLevel(nodes, self.origin, False, self._edges)
@@ -232,6 +235,24 @@ class SparseLevel(Level):
         nodes = compacted(self.nodes, kept, before, k)
         coarse = SparseLevel(nodes, self.origin, True, lambda: _induced(self.edges, keep, before))
         return ops.take(x, gate, kept, before), coarse
+
+    def _closed_up(self, x: Tensor, gate: Tensor, keep: Tensor, k: Tensor) -> tuple[Tensor, Level]:
+        """The kept nodes in as many positions as the largest step needs: fewer, and still a shape known beforehand."""
+        places, *later = self.origin.rows
+        index, back, alive, graph, position = ops.close_up(keep, self.graph, self.position, places, len(k))
+        slot_ptr = torch.nn.functional.pad(torch.cumsum(k, 0), (1, 0))
+        nodes = Nodes(graph, slot_ptr, alive, k, position)
+        origin = self.origin._replace(rows=tuple(later))
+        coarse = SparseLevel(nodes, origin, False, lambda: Edges(*ops.induce(*self.edges, index, back)))
+        return ops.pick_gated(x, gate, index, back), coarse
+
+
+def kept_of(size: Tensor, ratio: float | int) -> Tensor:
+    """How many of so many nodes a ratio keeps."""
+    if isinstance(ratio, int):
+        return size.clamp(max=ratio)
+    # In float32 ⌈0.6 n⌉ comes out one too large for 81 of the n up to 1000.
+    return torch.ceil(size.double() * ratio).long()
 
 
 def positions_kept(keep: Tensor) -> tuple[Tensor, Tensor]:

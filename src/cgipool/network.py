@@ -59,6 +59,8 @@ class Model(nn.Module):
         """The trainer may switch it off."""
         self.compact = False
         """Whether levels drop positions (faster on a CPU) or keep shapes static (for `vmap` and captured steps)."""
+        self.rows: tuple[int, ...] = ()
+        """With static shapes: how many nodes are left after each pool at most, where that is known beforehand."""
 
 
 class Network(Model):
@@ -97,7 +99,7 @@ class Network(Model):
 
     def forward(self, batch: Batch, keep: list[Tensor] | None = None) -> Output:
         """A given `keep` imposes the kept nodes, for each level [C] over the batch."""
-        level: Level = Level.whole(batch, self.compact)
+        level: Level = Level.whole(batch, self.compact, self.rows)
         x: Tensor | Batch = batch
         levels, losses, metrics = [], [], []
         for site, (conv, pool) in enumerate(zip(self.convs, self.pools, strict=True)):

@@ -55,6 +55,9 @@ def some_batch(seed: int = 0) -> SimpleNamespace:
         kept=kept,
         index=index,
         back=back,
+        keep=flags.double(),
+        closed=torch.nn.functional.pad(kept, (0, 2), value=-1),
+        opened=torch.where(flags > 0, flags.cumsum(0) - 1, -1).long(),
         block_ptr=block_ptr,
         cells=cells,
         same=same,
@@ -94,6 +97,10 @@ def arguments(b: SimpleNamespace) -> dict[str, tuple]:
         "project": (b.x, b.value[0]),
         "project_grad": (b.weight, b.x, b.value[0]),
         "draws": (torch.arange(len(b.x)) * 977, torch.tensor(12345), 3),
+        "close_up": (b.keep, b.graph, torch.arange(len(b.x)).flip(0), 7, len(SIZES)),
+        "induce": (*edges, b.closed, b.opened),
+        "pick_gated": (b.x, b.scale, b.closed, b.opened),
+        "pick_gated_grad": (b.x[:7], b.x, b.scale, b.closed, b.opened),
         "order": (b.weight[:, 0], b.alive, *where),
         "pick": (b.x, b.index, b.back),
         "softmax": (b.x, b.alive, *where),
@@ -156,6 +163,16 @@ def expected(b: SimpleNamespace) -> dict[str, torch.Tensor]:
         "gated": b.x * b.scale[:, None],
         "project": b.x @ b.value[0].T,
         "draws": uniform(torch.tensor(12345), 3, torch.arange(len(b.x)) * 977),
+        "close_up": torch.cat(
+            [
+                b.closed,
+                b.opened,
+                (b.closed >= 0).double(),
+                torch.nn.functional.pad(b.graph[b.kept], (0, 2), value=len(SIZES) - 1),
+                torch.nn.functional.pad(len(b.x) - 1 - b.kept, (0, 2)),
+            ]
+        ),
+        "pick_gated": torch.nn.functional.pad((b.x * b.scale[:, None])[b.kept], (0, 0, 0, 2)),
         "pick": torch.where((b.index >= 0)[:, None], b.x[b.index], 0.0),
         "softmax": b.x.exp() * b.alive[:, None] / (same @ (b.x.exp() * b.alive[:, None])).clamp(min=1e-300),
         "neighbor_max": masked_max(((b.adjacency + eye) * b.alive * b.alive[:, None]) > 0, b.x),
@@ -168,7 +185,7 @@ def expected(b: SimpleNamespace) -> dict[str, torch.Tensor]:
 
 
 def joined(result) -> torch.Tensor:
-    return torch.cat(result, 1) if isinstance(result, tuple) else result
+    return torch.cat(result, min(1, result[0].ndim - 1)) if isinstance(result, tuple) else result
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -178,11 +195,23 @@ def test_each_op_is_its_dense_formula(seed):
         torch.testing.assert_close(joined(OPS[name](*arguments(batch)[name])), formula)
 
 
+def test_induced_neighbors():
+    b = some_batch()
+    row_ptr, neighbor = library.induce(b.row_ptr, b.neighbor, b.closed, b.opened)
+    dense = torch.zeros(7, 7, dtype=torch.double)
+    for p in range(7):
+        dense[p, neighbor[row_ptr[p] : row_ptr[p + 1]].long()] = 1.0
+    expected = torch.nn.functional.pad(b.adjacency[b.kept][:, b.kept], (0, 2, 0, 2))
+    assert torch.equal(dense, expected)
+    assert int(row_ptr[-1]) == int(expected.sum())
+
+
 def test_every_op_is_in_the_tables_of_this_test():
     assert set(arguments(some_batch())) == set(OPS)
 
 
 DIFFERENTIABLE = {
+    "pick_gated": (0, 1),
     "convolve": (0, 1),
     "gated": (0, 1),
     "project": (0, 1),
@@ -225,6 +254,7 @@ def test_gradients_against_finite_differences(name, form):
 
 
 NEIGHBORS = {
+    "induce": 1,
     "propagate": 4,
     "convolve": 5,
     "degree": 2,

@@ -288,6 +288,10 @@ def _project_grad(ctx: Any, grad: Tensor) -> tuple:
     return project_grad(grad, *ctx.saved_tensors)
 
 
+def _pick_gated_grad(ctx: Any, grad: Tensor) -> tuple:
+    return *pick_gated_grad(grad, *ctx.saved_tensors), None, None
+
+
 def _rows(x: Tensor, *shape: int) -> Tensor:
     """A tensor with the split axis of x [C, F], if it has one, and this shape."""
     return x.new_empty(*x.shape[:-2], *shape)
@@ -473,4 +477,35 @@ project_grad = GraphOp(
 )
 draws = GraphOp(
     reference.draws, 1, lambda index, key, site: torch.empty_like(index, dtype=torch.float32), gpu="rows.draws"
+)
+
+
+def _close_up_shape(keep: Tensor, graph: Tensor, position: Tensor, rows: int, graphs: int) -> tuple[Tensor, ...]:
+    places = [keep.new_empty(*keep.shape[:-1], rows, dtype=t) for t in (torch.int64, keep.dtype)]
+    return places[0], _like(graph), places[1], torch.empty_like(places[0]), torch.empty_like(places[0])
+
+
+close_up = GraphOp(reference.close_up, 1, _close_up_shape, gpu="shrink.close_up")
+induce = GraphOp(
+    reference.induce,
+    1,
+    lambda row_ptr, neighbor, index, back: (
+        row_ptr.new_empty(*row_ptr.shape[:-1], index.shape[-1] + 1),
+        torch.empty_like(neighbor),
+    ),
+    gpu="shrink.induce",
+)
+pick_gated = GraphOp(
+    reference.pick_gated,
+    2,
+    lambda x, gate, index, back: _rows(x, index.shape[-1], x.shape[-1]),
+    _pick_gated_grad,
+    _save,
+    gpu="shrink.pick_gated",
+)
+pick_gated_grad = GraphOp(
+    reference.pick_gated_grad,
+    2,
+    lambda grad, x, gate, index, back: (_like(x), _like(gate)),
+    gpu="shrink.pick_gated_grad",
 )

@@ -346,3 +346,50 @@ def _mix32(x: Tensor) -> Tensor:
     x *= _signed(0x846CA68B)
     x ^= (x >> 16) & 0xFFFF
     return x
+
+
+def close_up(
+    keep: Tensor, graph: Tensor, position: Tensor, rows: int, graphs: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The positions with keep = 1 move together, into `rows` places.
+
+    [rows] which position stands at each place, or −1; [C] which place each position has, or −1; and of each place
+    [rows] whether it is alive, its graph (behind the last, the last one) and its first position.
+    """
+    kept = keep.nonzero().squeeze(1)
+    index, back = kept.new_full((rows,), -1), kept.new_full((len(keep),), -1)
+    index[: len(kept)] = kept
+    back[kept] = torch.arange(len(kept), device=keep.device)
+    there, held = index >= 0, index.clamp(min=0)
+    of_graph = torch.where(there, graph[held], graphs - 1)
+    return index, back, there.to(keep.dtype), of_graph, torch.where(there, position[held], 0)
+
+
+def induce(row_ptr: Tensor, neighbor: Tensor, index: Tensor, back: Tensor) -> tuple[Tensor, Tensor]:
+    """The neighbour lists among the positions that `close_up` kept, as places: [rows + 1] and [E]."""
+    pointer, number = row_ptr.cpu().numpy(), back.cpu().numpy()
+    chosen = index.cpu().numpy()
+    chosen = chosen[chosen >= 0]
+    count = np.diff(pointer)[chosen]
+    entry = np.repeat(pointer[chosen] - (np.cumsum(count) - count), count) + np.arange(count.sum())
+    target = number[neighbor.cpu().numpy()[entry]]
+    stays = target >= 0
+    out = np.zeros(len(neighbor), np.int32)
+    out[: stays.sum()] = target[stays]
+    ends = np.zeros(len(index) + 1, np.int32)
+    ends[1 : len(chosen) + 1] = np.cumsum(
+        np.bincount(np.repeat(np.arange(len(chosen)), count)[stays], minlength=len(chosen))
+    )
+    ends[len(chosen) + 1 :] = ends[len(chosen)]
+    return torch.from_numpy(ends).to(row_ptr.device), torch.from_numpy(out).to(row_ptr.device)
+
+
+def pick_gated(x: Tensor, gate: Tensor, index: Tensor, back: Tensor) -> Tensor:
+    """`pick` of rows times their gates [C]: out[q] = gate[index[q]] · x[index[q]], 0 for −1."""
+    return pick(x, index, back).mul_(pick(gate.unsqueeze(1), index, back))
+
+
+def pick_gated_grad(grad: Tensor, x: Tensor, gate: Tensor, index: Tensor, back: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients of `pick_gated` by x and gate."""
+    there = pick(grad, back, index)
+    return there * gate.unsqueeze(1), (there * x).sum(1)

@@ -47,6 +47,7 @@ METHODS: dict[str, Method] = {
         paper=CGI_PAPER,
         build=CGIPool,
         released=ReleasedCGIPool,
+        selects=True,
     ),
     "cgi-rs": Method(
         title="CGIPool-RS",
@@ -55,6 +56,7 @@ METHODS: dict[str, Method] = {
         build=partial(CGIPool, negative="random"),
         released=partial(ReleasedCGIPool, negative="random"),
         kind="ablation",
+        selects=True,
     ),
     "cgi-nomi": Method(
         title="CGIPool w/o MI",
@@ -64,6 +66,7 @@ METHODS: dict[str, Method] = {
         released=ReleasedCGIPool,
         own_loss=0.0,
         kind="ablation",
+        selects=True,
     ),
     "set2set": Method(
         title="Set2Set",
@@ -92,12 +95,14 @@ METHODS: dict[str, Method] = {
         about="top-k by the projection on a learned direction",
         paper="Gao, Ji: Graph U-Nets. ICML 2019",
         build=TopKPool,
+        selects=True,
     ),
     "sag": Method(
         title="SAGPool",
         about="top-k by the score of a graph convolution",
         paper="Lee, Lee, Kang: Self-Attention Graph Pooling. ICML 2019",
         build=SAGPool,
+        selects=True,
     ),
     "asap": Method(
         title="ASAP",
@@ -112,6 +117,7 @@ METHODS: dict[str, Method] = {
         paper="Li, Chen, Zhang, Tsang: Graph Cross Networks with Vertex Infomax Pooling. NeurIPS 2020",
         build=VIPool,
         own_loss=loss_weight,
+        selects=True,
     ),
     "mincut": Method(
         title="MinCutPool",
@@ -134,6 +140,7 @@ METHODS: dict[str, Method] = {
         paper="control, after Mesquita, Souza, Kaski: Rethinking Pooling in Graph Neural Networks. NeurIPS 2020",
         build=RandomPool,
         kind="control",
+        selects=True,
     ),
     "structure-free": Method(
         title="Structure-free",

@@ -40,6 +40,8 @@ class Method:
     """"method", "ablation" or "control"."""
     fast: bool = True
     """Whether it keeps shapes static, so that `vmap` and captured steps can take it."""
+    selects: bool = False
+    """Whether each pool keeps ⌈ratio · n⌉ nodes of a graph, so that the sizes of all levels are known beforehand."""
 
     def pool(self, form: str, **offered: Any) -> nn.Module:
         """One pool in the given form; a method without a released form has the paper's."""

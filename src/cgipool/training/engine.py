@@ -7,7 +7,7 @@ epochs and looks at what they gave now and then.
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -25,8 +25,21 @@ from cgipool.training.stack import MOMENTS, Program, Stack
 HISTORY = 256
 """Epochs that the device remembers; the host looks more often than that."""
 
+EPOCHS_AT_ONCE = 32
+"""Epochs whose orders are drawn at once to find the largest step; bounds that memory."""
+
 EVALUATED_ROWS = 500_000
 """Positions of all splits in one evaluation batch: bounds its memory."""
+
+
+class Piece(NamedTuple):
+    """A fixed batch of every split, to be evaluated."""
+
+    batch: Batch
+    there: Tensor
+    """[S, B] 1 for a graph, 0 for an empty slot."""
+    rows: tuple[int, ...]
+    """How many nodes are left after each pool at most, if that is known."""
 
 
 class Group:
@@ -51,7 +64,7 @@ class Group:
         self.val = self._evaluation_batches([task.split.val for task in tasks])
         self._reset()
         self.programs: dict[str, Program] = {}
-        self.room = self._training_room()
+        self.room, self.rows = self._training_room()
 
     def _put(self, values: Any, dtype: torch.dtype = torch.int64) -> Tensor:
         return torch.tensor(values, dtype=dtype, device=self.device)
@@ -74,43 +87,53 @@ class Group:
         self.history: Tensor | None = None
         self.names: list[tuple[str, int]] = []
 
-    def _evaluation_batches(self, parts: Sequence[np.ndarray]) -> list[tuple[Batch, Tensor]]:
-        """Fixed batches over these graphs of every split, and where each graph of a batch is, [S, B] 1 or 0."""
+    def _evaluation_batches(self, parts: Sequence[np.ndarray]) -> list[Piece]:
+        """Fixed batches over these graphs of every split."""
         ids = self._ids(parts)
-        rows = max(1, int(self.data.size[ids.clamp(min=0)].sum()))
-        pieces = min(ids.shape[1], math.ceil(rows / EVALUATED_ROWS))
+        nodes = max(1, int(self.data.size[ids.clamp(min=0)].sum()))
+        pieces = min(ids.shape[1], math.ceil(nodes / EVALUATED_ROWS))
         batches = []
         for piece in ids.tensor_split(pieces, 1):
-            room = self.data.capacity(piece)
-            batches.append((self.data.batch(piece, self.evaluation_key, room), (piece >= 0).float()))
+            batch = self.data.batch(piece, self.evaluation_key, self.data.capacity(piece))
+            batches.append(Piece(batch, (piece >= 0).float(), self._rows_of(piece)))
         return batches
 
     def _epoch_order(self, epoch: Tensor) -> Tensor:
-        """[S, steps · B] the training graphs of an epoch in their order, −1 behind the last."""
+        """[…, S, steps, B] the training graphs of an epoch in their order, −1 behind the last; epoch has any shape."""
         number = epoch if self.recipe.shuffle else torch.zeros_like(epoch)
-        order = shuffled(extended(self.order_key, number), self.train.shape[1])
+        order = shuffled(extended(self.order_key, number.unsqueeze(-1)), self.train.shape[1])
+        ids = self.train.expand_as(order).gather(-1, order)
         empty = self.steps * self.batch_size - self.train.shape[1]
-        return torch.nn.functional.pad(self.train.gather(1, order), (0, empty), value=-1)
+        return torch.nn.functional.pad(ids, (0, empty), value=-1).unflatten(-1, (self.steps, self.batch_size))
 
-    def _training_room(self) -> Capacity:
-        """What the largest step of any epoch needs: the orders are known from the seeds."""
-        room = np.zeros(4, int)
-        epochs = self.recipe.epochs if self.recipe.shuffle else 1
-        for epoch in range(1, epochs + 1):
-            ids = self._epoch_order(self._put(epoch)).view(-1, self.steps, self.batch_size)
+    def _rows_of(self, ids: Tensor) -> tuple[int, ...]:
+        """The positions that each level needs on these batches, if the method's selections are known beforehand."""
+        if not method_named(self.tasks[0].method).selects:
+            return ()
+        return self.data.rows(ids, self.recipe.ratio, self.recipe.levels)
+
+    def _training_room(self) -> tuple[Capacity, tuple[int, ...]]:
+        """What the largest step of any epoch needs, and each level after its pool: the orders are known from the
+        seeds."""
+        room, rows = np.zeros(4, int), np.zeros(len(self._rows_of(self.train[:, :1])), int)
+        epochs = torch.arange(1, 1 + (self.recipe.epochs if self.recipe.shuffle else 1), device=self.device)
+        for some in epochs.split(EPOCHS_AT_ONCE):
+            ids = self._epoch_order(some)
             room = np.maximum(room, self.data.capacity(ids))
-        return Capacity(*room.tolist())
+            rows = np.maximum(rows, self._rows_of(ids))
+        return Capacity(*room.tolist()), tuple(rows.tolist())
 
     def _begin(self) -> None:
         self.epoch += 1
         self.step_number.zero_()
         self.total.zero_()
-        self.order.copy_(self._epoch_order(self.epoch).view_as(self.order))
+        self.order.copy_(self._epoch_order(self.epoch))
 
     def _step(self) -> None:
         ids = self.order.index_select(1, self.step_number.view(1)).squeeze(1)
         key = extended(extended(self.step_key, self.epoch), self.step_number)
         batch = self.data.batch(ids, key, self.room)
+        self.stack.base.rows = self.rows
         weight = self.own_weight if self._has_own_loss else 0.0
         losses = self.stack.step(batch, self.class_weight, weight)
         self.total += losses * (ids >= 0).sum(1)
@@ -127,7 +150,8 @@ class Group:
         """[S] by name: loss, accuracy and the diagnostics of the validation graphs."""
         loss = count = right = weight = torch.zeros(len(self.best_loss), device=self.device)
         metrics: dict[str, Tensor] = {}
-        for batch, there in self.val:
+        for batch, there, rows in self.val:
+            self.stack.base.rows = rows
             answer = self.stack.answer(self.stack.params, batch)
             each = self.class_weight.gather(1, batch.y) * there
             mean = torch.vmap(classification_loss)(answer.logits, batch.y, each)
@@ -211,7 +235,7 @@ class Group:
         for name in ("class_weight", "train", "step_key", "order_key", "evaluation_key", "order", "best_loss",
                      "best_epoch", "total"):  # fmt: skip
             setattr(self, name, getattr(self, name)[chosen].clone())
-        self.val = [(Batch(*(t[chosen] for t in batch)), there[chosen]) for batch, there in self.val]
+        self.val = [Piece(Batch(*(t[chosen] for t in b)), there[chosen], rows) for b, there, rows in self.val]
         if self.history is not None:
             self.history = self.history[:, chosen].clone()
         self.programs = {}
@@ -219,10 +243,10 @@ class Group:
     @torch.no_grad()
     def test(self) -> list[np.ndarray]:
         """The probabilities [n, classes] of each split's test graphs, by its best weights."""
-        logits = [
-            self.stack.answer(self.best, batch).logits
-            for batch, _ in self._evaluation_batches([task.split.test for task in self.tasks])
-        ]
+        logits = []
+        for batch, _, rows in self._evaluation_batches([task.split.test for task in self.tasks]):
+            self.stack.base.rows = rows
+            logits.append(self.stack.answer(self.best, batch).logits)
         every = torch.softmax(torch.cat(logits, 1).double(), 2).cpu().numpy()
         return [p[: len(task.split.test)] for p, task in zip(every, self.tasks, strict=True)]
 

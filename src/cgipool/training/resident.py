@@ -13,6 +13,7 @@ from torch.nn.functional import pad
 from cgipool.data.batch import Batch, Capacity
 from cgipool.data.features import Inputs
 from cgipool.data.graphs import GraphSet
+from cgipool.level import kept_of
 
 
 class Resident:
@@ -46,6 +47,15 @@ class Resident:
         needed = torch.stack([v.sum(-1).max() for v in (size, entries, size.square())])
         positions, neighbors, cells = needed.tolist()
         return Capacity(max(positions, 1), max(neighbors, 1), ids.shape[-1], max(cells, 1))
+
+    def rows(self, ids: Tensor, ratio: float | int, levels: int) -> tuple[int, ...]:
+        """How many nodes the largest of many batches has left after each of the pools, if each keeps a ratio."""
+        size = torch.where(ids >= 0, self.size[ids.clamp(min=0)], 0)
+        left = []
+        for _ in range(levels):
+            size = kept_of(size, ratio)
+            left.append(max(1, int(size.sum(-1).max())))
+        return tuple(left)
 
     def batch(self, ids: Tensor, key: Tensor, room: Capacity) -> Batch:
         """The graphs ids [S, B] (−1: an empty slot; those come last) with keys [S], padded to `room`. Nothing is read

@@ -1,0 +1,161 @@
+"""Kernels that close up a level: the kept positions move together, and take their features and edges along.
+
+Shapes: S splits, C positions, R places after, E neighbour entries, F features.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.nn.functional import pad
+
+from cgipool.ops.gpu.launch import dense, power, tiles
+
+
+@triton.jit(do_not_specialize=["C", "R", "B"])
+def _close_up(
+    keep, before, graph, position, index, back, alive, of_graph, of_position, C, R, B, SIZE: tl.constexpr
+):  # fmt: skip
+    """Every position writes itself to its place; every place behind the last kept one is marked as empty."""
+    split = tl.program_id(1).to(tl.int64)
+    at = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    here = at < C
+    kept = here & (tl.load(keep + split * C + at, mask=here, other=0.0) > 0)
+    place = tl.load(before + split * C + at, mask=here, other=0).to(tl.int64) - 1
+    tl.store(back + split * C + at, tl.where(kept, place, -1), mask=here)
+    kept = kept & (place < R)
+    to = split * R + place
+    tl.store(index + to, at.to(tl.int64), mask=kept)
+    tl.store(alive + to, tl.full((SIZE,), 1.0, alive.dtype.element_ty), mask=kept)
+    tl.store(of_graph + to, tl.load(graph + split * C + at, mask=kept, other=0), mask=kept)
+    tl.store(of_position + to, tl.load(position + split * C + at, mask=kept, other=0), mask=kept)
+    count = tl.load(before + split * C + C - 1)
+    empty = (at < R) & (at >= count)
+    to = split * R + at
+    tl.store(index + to, tl.full((SIZE,), -1, tl.int64), mask=empty)
+    tl.store(alive + to, tl.full((SIZE,), 0.0, alive.dtype.element_ty), mask=empty)
+    tl.store(of_graph + to, tl.full((SIZE,), 0, tl.int64) + B - 1, mask=empty)
+    tl.store(of_position + to, tl.full((SIZE,), 0, tl.int64), mask=empty)
+
+
+def close_up(
+    keep: Tensor, graph: Tensor, position: Tensor, rows: int, graphs: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The kept positions move together: positions by place and back, and what is known of each place."""
+    keep, graph, position = dense(keep, graph, position)
+    splits, positions = keep.shape
+    before = torch.cumsum(keep > 0, 1, dtype=torch.int32)
+    index, of_graph, of_position = (graph.new_empty(splits, rows) for _ in range(3))
+    back, alive = torch.empty_like(graph), keep.new_empty(splits, rows)
+    _close_up[(tiles(max(positions, rows), 256), splits)](
+        keep, before, graph, position, index, back, alive, of_graph, of_position, positions, rows, graphs,
+        SIZE=256, num_warps=4,
+    )  # fmt: skip
+    return index, back, alive, of_graph, of_position
+
+
+@triton.jit(do_not_specialize=["C", "R", "E"])
+def _count(row_ptr, neighbor, index, back, count, C, R, E, ROWS: tl.constexpr):
+    """How many neighbours of the position at each place were kept."""
+    split = tl.program_id(1).to(tl.int64)
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    p = tl.load(index + split * R + row, mask=row < R, other=-1)
+    here = p >= 0
+    start = tl.load(row_ptr + split * (C + 1) + p, mask=here, other=0)
+    n = tl.load(row_ptr + split * (C + 1) + p + 1, mask=here, other=0) - start
+    total = tl.zeros((ROWS,), tl.int32)
+    for j in range(0, tl.max(n)):
+        more = j < n
+        q = tl.load(neighbor + split * E + start + j, mask=more, other=0)
+        total += (tl.load(back + split * C + q, mask=more, other=-1) >= 0).to(tl.int32)
+    tl.store(count + split * R + row, total, mask=row < R)
+
+
+@triton.jit(do_not_specialize=["C", "R", "E"])
+def _fill(row_ptr, neighbor, index, back, ends, out, C, R, E, ROWS: tl.constexpr):
+    """Write the places of those neighbours."""
+    split = tl.program_id(1).to(tl.int64)
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    p = tl.load(index + split * R + row, mask=row < R, other=-1)
+    here = p >= 0
+    start = tl.load(row_ptr + split * (C + 1) + p, mask=here, other=0)
+    n = tl.load(row_ptr + split * (C + 1) + p + 1, mask=here, other=0) - start
+    to = tl.load(ends + split * (R + 1) + row, mask=here, other=0)
+    for j in range(0, tl.max(n)):
+        more = j < n
+        q = tl.load(neighbor + split * E + start + j, mask=more, other=0)
+        place = tl.load(back + split * C + q, mask=more, other=-1).to(tl.int32)
+        stays = more & (place >= 0)
+        tl.store(out + split * E + to, place, mask=stays)
+        to += stays.to(tl.int32)
+
+
+def induce(row_ptr: Tensor, neighbor: Tensor, index: Tensor, back: Tensor) -> tuple[Tensor, Tensor]:
+    """The neighbour lists among the kept positions, as places."""
+    row_ptr, neighbor, index, back = dense(row_ptr, neighbor, index, back)
+    (splits, rows), positions, entries = index.shape, back.shape[1], neighbor.shape[1]
+    count = torch.empty(splits, rows, dtype=torch.int32, device=index.device)
+    grid = (tiles(rows, 64), splits)
+    _count[grid](row_ptr, neighbor, index, back, count, positions, rows, entries, ROWS=64, num_warps=2)
+    ends = pad(torch.cumsum(count, 1, dtype=row_ptr.dtype), (1, 0))
+    out = torch.zeros_like(neighbor)
+    _fill[grid](row_ptr, neighbor, index, back, ends, out, positions, rows, entries, ROWS=64, num_warps=2)
+    return ends, out
+
+
+@triton.jit(do_not_specialize=["C", "R"])
+def _pick_gated(x, gate, index, out, C, R, F, ROWS: tl.constexpr, COLS: tl.constexpr):
+    """out[q] = gate[index[q]] · x[index[q]], 0 for −1."""
+    split = tl.program_id(1).to(tl.int64)
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    col = tl.program_id(2) * COLS + tl.arange(0, COLS)
+    wide = (col < F)[None, :]
+    p = tl.load(index + split * R + row, mask=row < R, other=-1)
+    weight = tl.load(gate + split * C + p, mask=p >= 0, other=0.0)
+    value = tl.load(x + (split * C + p)[:, None] * F + col[None, :], mask=(p >= 0)[:, None] & wide, other=0.0)
+    tl.store(
+        out + (split * R + row)[:, None] * F + col[None, :], weight[:, None] * value, mask=(row < R)[:, None] & wide
+    )
+
+
+def pick_gated(x: Tensor, gate: Tensor, index: Tensor, back: Tensor) -> Tensor:
+    """`pick` of rows times their gates."""
+    x, gate, index = dense(x, gate, index)
+    (splits, positions, features), rows = x.shape, index.shape[1]
+    out, cols = x.new_empty(splits, rows, features), power(features, most=128)
+    _pick_gated[(tiles(rows, 16), splits, tiles(features, cols))](
+        x, gate, index, out, positions, rows, features, ROWS=16, COLS=cols, num_warps=4
+    )
+    return out
+
+
+@triton.jit(do_not_specialize=["C", "R"])
+def _pick_gated_grad(grad, x, gate, back, by_x, by_gate, C, R, F, ROWS: tl.constexpr, COLS: tl.constexpr):
+    """by_x[p] = gate[p] · grad[back[p]] and by_gate[p] = x[p] · grad[back[p]], 0 for −1."""
+    split = tl.program_id(1).to(tl.int64)
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    here = row < C
+    q = tl.load(back + split * C + row, mask=here, other=-1)
+    weight = tl.load(gate + split * C + row, mask=here, other=0.0)
+    acc = tl.zeros((ROWS,), by_gate.dtype.element_ty)
+    for start in range(0, F, COLS):
+        col = start + tl.arange(0, COLS)
+        wide = (col < F)[None, :]
+        kept = (q >= 0)[:, None] & wide
+        value = tl.load(grad + (split * R + q)[:, None] * F + col[None, :], mask=kept, other=0.0)
+        at = (split * C + row)[:, None] * F + col[None, :]
+        tl.store(by_x + at, weight[:, None] * value, mask=here[:, None] & wide)
+        acc += tl.sum(value * tl.load(x + at, mask=kept, other=0.0), 1)
+    tl.store(by_gate + split * C + row, acc, mask=here)
+
+
+def pick_gated_grad(grad: Tensor, x: Tensor, gate: Tensor, index: Tensor, back: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients of `pick_gated` by x and gate."""
+    grad, x, gate, back = dense(grad, x, gate, back)
+    (splits, positions, features), rows = x.shape, index.shape[1]
+    by_x, by_gate = torch.empty_like(x), torch.empty_like(gate)
+    _pick_gated_grad[(tiles(positions, 16), splits)](
+        grad, x, gate, back, by_x, by_gate, positions, rows, features,
+        ROWS=16, COLS=power(features, most=128), num_warps=4,
+    )  # fmt: skip
+    return by_x, by_gate
