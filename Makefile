@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench check-long clean
+.PHONY: demo test lint bench bench-gpu check-long clean
 
 demo: .venv/core
 	$(BIN)/python -m cgipool demo
@@ -18,6 +18,9 @@ lint: .venv/dev
 
 bench: .venv/dev
 	$(BIN)/python benchmarks/cpu.py
+
+bench-gpu: .venv/dev
+	$(BIN)/python benchmarks/gpu.py
 
 check-long: .venv/dev
 	$(BIN)/python -m pytest -m long

@@ -107,12 +107,12 @@ def train_epoch(model: nn.Module, loader: DataLoader, optimizer: torch.optim.Opt
     return float(total) / graphs
 
 
-def make_epoch(dataset: TUDataset, method: str = "cgi") -> Callable[[], float]:
+def make_epoch(dataset: TUDataset, method: str = "cgi", device: str = "cpu") -> Callable[[], float]:
     """A function that trains one epoch on 80 % of the data set and gives its loss."""
     train = dataset.shuffle()[: int(0.8 * len(dataset))]
     sizes = torch.tensor([data.num_nodes for data in train])
     loader = DataLoader(train, batch_size=BATCH_SIZE, shuffle=True)
-    model = PeerNetwork(dataset.num_features, dataset.num_classes, method, sizes)
+    model = PeerNetwork(dataset.num_features, dataset.num_classes, method, sizes).to(device)
     optimizer = make_optimizer(model)
     alpha = 1.0 if dataset.name == "PROTEINS" else ALPHA
     own_weight = alpha if method == "cgi" else 1.0
