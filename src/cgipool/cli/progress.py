@@ -31,24 +31,26 @@ def _stderr() -> tuple[Console, bool]:
 
 
 @contextmanager
-def reporting(splits: int, epochs: int, patience: int) -> Iterator["Tell"]:
-    """Gives what `train` tells its progress to."""
+def reporting(splits: int, epochs: int, patience: int, ensemble: int = 1) -> Iterator["Tell"]:
+    """Gives what `train` tells its progress to; each split has so many members of an ensemble."""
     console, bars = _stderr()
     if not bars:
-        yield Lines(console, epochs)
+        yield Lines(console, epochs, ensemble)
         return
     columns = (TextColumn("{task.description}"), BarColumn(10), TextColumn("{task.fields[state]}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        yield Bars(progress, splits, epochs, patience)
+        yield Bars(progress, splits, epochs, patience, ensemble)
 
 
 class Bars:
-    """One bar per split that is training and, with several splits, one for all."""
+    """One bar per split (or member of an ensemble) that is training and, with several, one for all."""
 
-    def __init__(self, progress: Progress, splits: int, epochs: int, patience: int) -> None:
-        self.progress, self.splits, self.epochs, self.patience = progress, splits, epochs, patience
-        self.all = progress.add_task("splits", total=splits, state=f"0/{splits}", visible=splits > 1)
-        self.bars: dict[int, TaskID] = {}
+    def __init__(self, progress: Progress, splits: int, epochs: int, patience: int, ensemble: int = 1) -> None:
+        self.progress, self.epochs, self.patience, self.ensemble = progress, epochs, patience, ensemble
+        self.count = count = splits * ensemble
+        what = "splits" if ensemble == 1 else "members"
+        self.all = progress.add_task(what, total=count, state=f"0/{count}", visible=count > 1)
+        self.bars: dict[tuple[int, int], TaskID] = {}
         self.done = 0
 
     def __call__(self, told: "Told") -> None:
@@ -56,47 +58,57 @@ class Bars:
         if told.done:
             self._finish(told)
             return
-        if told.split not in self.bars:
-            self.bars[told.split] = self.progress.add_task(f"split {told.split}", total=self.epochs, state="")
-        # Short, as all of it must fit into 80 columns: "12/100" is epochs since the best of the patience.
+        number = told.split, told.member
+        # Short, as all of it must fit into 80 columns: "split 3.1" is member 1 of split 3, "12/100" is epochs since the
+        # best of the patience.
+        if number not in self.bars:
+            name = f"split {told.split}" + (f".{told.member}" if self.ensemble > 1 else "")
+            self.bars[number] = self.progress.add_task(name, total=self.epochs, state="")
         val = f"val loss {told.val_loss:.4f}  acc {100 * told.val_accuracy:.1f} %"
         since = f"best {told.epoch - told.best_epoch}/{self.patience} ago"
         state = f"{told.epoch}/{self.epochs}  {val}  {since}"
-        self.progress.update(self.bars[told.split], completed=told.epoch, state=state)
+        self.progress.update(self.bars[number], completed=told.epoch, state=state)
 
     def _finish(self, told: "Told") -> None:
         self.done += 1
-        if told.split in self.bars:
-            self.progress.remove_task(self.bars.pop(told.split))
-        self.progress.console.print(ending(told))
-        self.progress.update(self.all, completed=self.done, state=f"{self.done}/{self.splits}")
+        if (told.split, told.member) in self.bars:
+            self.progress.remove_task(self.bars.pop((told.split, told.member)))
+        self.progress.console.print(ending(told, self.ensemble))
+        self.progress.update(self.all, completed=self.done, state=f"{self.done}/{self.count}")
 
 
 class Lines:
     """Plain lines: the end of each split, and how it goes every few seconds."""
 
-    def __init__(self, console: Console, epochs: int) -> None:
-        self.console, self.epochs = console, epochs
-        self.last: dict[int, float] = {}
+    def __init__(self, console: Console, epochs: int, ensemble: int = 1) -> None:
+        self.console, self.epochs, self.ensemble = console, epochs, ensemble
+        self.last: dict[tuple[int, int], float] = {}
 
     def __call__(self, told: "Told") -> None:
         """Takes what `train` tells."""
-        now = time.monotonic()
+        now, number = time.monotonic(), (told.split, told.member)
         if told.done:
-            self._print(ending(told))
-        elif now - self.last.setdefault(told.split, now) >= SECONDS:
-            self.last[told.split] = now
+            self._print(ending(told, self.ensemble))
+        elif now - self.last.setdefault(number, now) >= SECONDS:
+            self.last[number] = now
             val = f"validation loss {told.val_loss:.4f}, accuracy {100 * told.val_accuracy:.1f} %"
             best = f"best epoch {told.best_epoch}"
-            self._print(f"split {told.split}: epoch {told.epoch} of at most {self.epochs}, {val}, {best}")
+            name = name_of(told, self.ensemble)
+            self._print(f"{name}: epoch {told.epoch} of at most {self.epochs}, {val}, {best}")
 
     def _print(self, line: str) -> None:
         self.console.print(line, soft_wrap=True, markup=False)
 
 
-def ending(told: "Told") -> str:
-    """The line about a split that is done."""
-    return f"split {told.split}: {told.epoch} epochs, best {told.best_epoch} with validation loss {told.val_loss:.4f}"
+def name_of(told: "Told", ensemble: int) -> str:
+    """What is training: a split, or one of so many members of its ensemble."""
+    return f"split {told.split}" + (f", member {told.member}" if ensemble > 1 else "")
+
+
+def ending(told: "Told", ensemble: int = 1) -> str:
+    """The line about a split, or a member of its ensemble, that is done."""
+    best = f"best {told.best_epoch} with validation loss {told.val_loss:.4f}"
+    return f"{name_of(told, ensemble)}: {told.epoch} epochs, {best}"
 
 
 @contextmanager

@@ -55,7 +55,10 @@ def result_tables(result: "Result", title: str, out: Path | None) -> list[Table 
     summary = _table("test", "mean", "SD", "SE")
     for metric, words in METRICS.items():
         summary.add_row(words, *(_number(metric, value) for value in result.summary(metric)))
-    shown: list[Table | str] = ["", f"{heading} · {n} split{'s' if n > 1 else ''}", "", summary, ""]
+    heading += f" · {n} split{'s' if n > 1 else ''}"
+    many = result.ensemble > 1
+    heading += f" · ensemble of {result.ensemble}" if many else ""
+    shown: list[Table | str] = ["", heading, "", summary, ""]
     if 1 < n <= FEW:
         each = _table("split", "epochs", "best epoch", "validation loss", "test accuracy, %", "seconds", left=0)
         for row in rows:
@@ -70,6 +73,9 @@ def result_tables(result: "Result", title: str, out: Path | None) -> list[Table 
         f"epochs {np.mean(epochs):.4g}{span} · training epoch {1000 * plain['epoch_seconds']:.0f} ms · "
         f"{result.seconds:.1f} s in all · {plain['parameters']:,} parameters"
     )
+    if many:
+        alone = _number("accuracy", float(np.mean(result.member_accuracy)))
+        shown.append(f"a member alone: accuracy {alone} % on average; epochs are those of the longest")
     return [*shown, f"kept in {out}"] if out else shown
 
 

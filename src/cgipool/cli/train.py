@@ -67,6 +67,14 @@ def train(
         int | None, typer.Option(min=3, help="Cross-validation with this many folds.", rich_help_panel=SPLITS)
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of splits, weights and all draws.", rich_help_panel=SPLITS)] = 0,
+    ensemble: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Members of an ensemble per split; their probabilities are averaged. Default: 1.",
+            rich_help_panel=MODEL,
+        ),
+    ] = 1,
     ratio: Annotated[
         str | None,
         typer.Option(
@@ -193,13 +201,14 @@ def train(
         graphs = load_dataset(data, progress=progress)
     wanted = _splits(graphs, seed, splits or 1, first or 0, split_kind or "random", splits_file, folds)
     try:
-        with reporting(len(wanted), chosen.epochs, chosen.patience) as tell:
+        with reporting(len(wanted), chosen.epochs, chosen.patience, ensemble) as tell:
             result = run.train(
                 graphs,
                 method=method,
                 recipe=chosen,
                 splits=wanted,
                 seed=seed,
+                ensemble=ensemble,
                 device=device,
                 jobs=jobs,
                 tf32=tf32,

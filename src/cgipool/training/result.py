@@ -20,7 +20,10 @@ class Result:
     seconds: float
     """Wall time of this call; a resumed run counts what the last call did."""
     rows: list[dict[str, Any]]
-    """Per split: split, epochs, best_epoch, val_loss, test (metrics by name), parameters, epoch_seconds, seconds."""
+    """Per split: split, epochs, best_epoch, val_loss, test (metrics by name), parameters, epoch_seconds, seconds; of
+    an ensemble also members, with test_accuracy, epochs, best_epoch and val_loss of each."""
+    ensemble: int = 1
+    """How many members' probabilities were averaged in each split."""
 
     @property
     def test_accuracy(self) -> list[float]:
@@ -30,6 +33,11 @@ class Result:
     def column(self, metric: str) -> list[Any]:
         """One value of a test metric per split: accuracy, balanced_accuracy, mcc, roc_auc or pr_auc."""
         return [row["test"][metric] for row in self.rows]
+
+    @property
+    def member_accuracy(self) -> list[list[float]]:
+        """Of an ensemble: one list per split, what each member would have had alone."""
+        return [[member["test_accuracy"] for member in row["members"]] for row in self.rows]
 
     def summary(self, metric: str) -> tuple[float | None, float | None, float | None]:
         """Mean, standard deviation and standard error over splits; the latter two need two splits."""
@@ -52,6 +60,8 @@ class Result:
             "seed": self.seed,
             "splits": len(self.rows),
         }
+        if self.ensemble > 1:
+            plain |= {"ensemble": self.ensemble, "test_accuracy_members": self.member_accuracy}
         for metric in self.rows[0]["test"]:
             mean, deviation, error = self.summary(metric)
             plain[f"test_{metric}"] = self.column(metric)

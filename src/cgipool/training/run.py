@@ -3,12 +3,12 @@
 DIR/run.json       all that determines the result: data, method, recipe, seed, versions
 DIR/splits.json    the splits
 DIR/split-000/     metrics.jsonl, weights.safetensors, probabilities.npy, result.json (and, while it runs, a checkpoint)
+                   (of an ensemble: these in member-00/ …, beside probabilities.npy and result.json of the whole)
 DIR/result.json    the whole result
 """
 
 import contextlib
 import hashlib
-import math
 import multiprocessing
 import os
 import platform
@@ -32,9 +32,10 @@ from cgipool.data.splits import Split, check_graphs, random_splits, write_splits
 from cgipool.errors import UserError
 from cgipool.files import read_json, write_json
 from cgipool.pool import method_named
+from cgipool.training.ensemble import combine, members_of
 from cgipool.training.recipe import Recipe, recipe_named
 from cgipool.training.result import Result
-from cgipool.training.split import Progress, Task, Tell, train_split
+from cgipool.training.split import Progress, Task, Tell, finished, train_split
 from cgipool.training.together import stackable, train_together
 from cgipool.version import __version__
 
@@ -48,6 +49,7 @@ def train(
     first: int = 0,
     split_kind: str = "random",
     seed: int = 0,
+    ensemble: int = 1,
     device: str = "cpu",
     jobs: int = 1,
     out: str | Path | None = None,
@@ -60,10 +62,12 @@ def train(
     """Train a method on random splits of a data set (a GraphSet, a name or a path) and test each split once.
 
     `splits` is how many random splits to draw, beginning with number `first`, or the splits themselves. `settings`
-    change single settings of the recipe (ratio=0.5, epochs=20, …). With `out` the run is kept in that folder. More than
-    one of `jobs` trains so many splits at a time, each in a process with one thread; on a GPU all splits train at once
-    anyway. There `tf32` lets matrix products round their factors to 10 bits, as the hardware does at full speed. `tell`
-    is called with a `Progress` after each epoch and at the end of each split.
+    change single settings of the recipe (ratio=0.5, epochs=20, …). `ensemble` is how many members to train in each
+    split, which differ in their random draws alone; the mean of their probabilities is tested. With `out` the run is
+    kept in that folder. More than one of `jobs` trains so many splits (or members) at a time, each in a process with
+    one thread; on a GPU all train at once anyway. There `tf32` lets matrix products round their factors to 10 bits, as
+    the hardware does at full speed. `tell` is called with a `Progress` after each epoch and at the end of each split,
+    in an ensemble of each member.
     """
     method_named(method)
     chosen = recipe_named(recipe).but(**settings)
@@ -72,6 +76,8 @@ def train(
         raise UserError(f"jobs must be at least 1, not {jobs}")
     if jobs > 1 and torch.device(device).type == "cuda":
         raise UserError("jobs are for a CPU; on a GPU all splits train at once")
+    if ensemble < 1:
+        raise UserError(f"ensemble must be at least 1, not {ensemble}")
     graphs = data if isinstance(data, GraphSet) else load_dataset(data)
     check_graphs(graphs)
     if isinstance(splits, int):
@@ -81,18 +87,19 @@ def train(
     if len({split.index for split in splits}) < len(splits):
         raise UserError("two of the splits bear the same number, and each needs a folder of its own")
     with _folder(out) as folder:
-        _prepare(folder, _identity(graphs, method, chosen, seed, splits, device, tf32), splits, resume, overwrite)
-        tasks = [Task(method, chosen, split, seed, device, split_folder(folder, split.index)) for split in splits]
+        identity = _identity(graphs, method, chosen, seed, splits, device, tf32)
+        _prepare(folder, identity | ({"ensemble": ensemble} if ensemble > 1 else {}), splits, resume, overwrite)
+        whole = [Task(method, chosen, split, seed, device, split_folder(folder, split.index)) for split in splits]
+        members = [members_of(task, ensemble) for task in whole]
         began = time.perf_counter()
-        waiting = [task for task in tasks if not (task.folder / "result.json").exists()]
-        for task in tasks:
-            if task not in waiting:
-                _tell_finished(task, tell)
         with matrix_precision(tf32):
-            _train_all(waiting, graphs, jobs, tell)
-        rows = [read_json(task.folder / "result.json") for task in tasks]
-        changed = chosen.changes()
-        result = Result(graphs.name, method, chosen.name, changed, seed, time.perf_counter() - began, rows)
+            _train_all(_waiting([task for tasks in members for task in tasks], tell), graphs, jobs, tell)
+        if ensemble > 1:
+            for task, parts in zip(whole, members, strict=True):
+                combine(task, parts, graphs, at_once=_together(task))
+        rows = [read_json(task.folder / "result.json") for task in whole]
+        seconds = time.perf_counter() - began
+        result = Result(graphs.name, method, chosen.name, chosen.changes(), seed, seconds, rows, ensemble)
         write_json(folder / "result.json", result.to_json())
         return result
 
@@ -156,10 +163,10 @@ def _prepare(folder: Path, identity: dict, splits: Sequence[Split], resume: bool
         for old in folder.glob("split-*"):
             shutil.rmtree(old)
     elif known.exists() and resume:
-        before = read_json(known)
-        differs = [name for name in identity if name != "made_with" and before.get(name) != identity[name]]
+        before, now = ({"ensemble": 1} | made for made in (read_json(known), identity))
+        differs = [name for name in now if name != "made_with" and before.get(name) != now[name]]
         if differs:
-            raise UserError(f"{folder} holds a run with another {_named(differs, before, identity)}; not resumed")
+            raise UserError(f"{folder} holds a run with another {_named(differs, before, now)}; not resumed")
         return
     elif known.exists():
         raise UserError(f"{folder} holds a run already; resume it (--resume) or replace it (--overwrite)")
@@ -183,9 +190,21 @@ def _named(differs: list[str], before: dict, now: dict) -> str:
     return plain if plain != name else f"{name} ({before.get(name)} then, {now[name]} now)"
 
 
-def _tell_finished(task: Task, tell: Tell) -> None:
-    row = read_json(task.folder / "result.json")
-    tell(Progress(task.split.index, row["epochs"], row["val_loss"], math.nan, row["best_epoch"], done=True))
+def _waiting(tasks: Sequence[Task], tell: Tell) -> list[Task]:
+    """The tasks that are still to be done; the others are told."""
+    waiting = []
+    for task in tasks:
+        if (task.folder / "result.json").exists():
+            row = read_json(task.folder / "result.json")
+            tell(finished(task, row["epochs"], row["val_loss"], row["best_epoch"]))
+        else:
+            waiting.append(task)
+    return waiting
+
+
+def _together(task: Task) -> bool:
+    """Whether all tasks like this one train in one program."""
+    return torch.device(task.device).type == "cuda" and stackable(task.method)
 
 
 @contextlib.contextmanager
@@ -200,7 +219,7 @@ def matrix_precision(tf32: bool) -> Iterator[None]:
 
 
 def _train_all(tasks: list[Task], graphs: GraphSet, jobs: int, tell: Tell) -> None:
-    if tasks and torch.device(tasks[0].device).type == "cuda" and stackable(tasks[0].method):
+    if tasks and _together(tasks[0]):
         train_together(tasks, graphs, tell)
         return
     if jobs == 1 or not tasks:

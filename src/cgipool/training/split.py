@@ -1,4 +1,4 @@
-"""Training on one split: pure in (data, method, recipe, split, seed), so it does not know what runs beside it."""
+"""Training on one split: pure in (data, method, recipe, split, seed, member); it does not know what runs beside it."""
 
 import contextlib
 import json
@@ -30,8 +30,8 @@ from cgipool.training.metrics import report
 from cgipool.training.objective import class_weights, classification_loss, objective
 from cgipool.training.recipe import Recipe
 
-INIT, ORDER, STEP, EVALUATION = range(4)
-"""What a key of random draws is for."""
+INIT, ORDER, STEP, EVALUATION, MEMBER = range(5)
+"""What a key of random draws is for; the last leads to the keys of an ensemble's further members."""
 
 CHECKPOINT = "checkpoint.safetensors"
 """In a split's folder while it trains."""
@@ -53,6 +53,7 @@ class Progress(NamedTuple):
     val_accuracy: float
     best_epoch: int
     done: bool = False
+    member: int = 0
 
 
 Tell = Callable[[Progress], None]
@@ -68,10 +69,22 @@ class Task:
     seed: int
     device: str
     folder: Path
+    member: int = 0
+    """Which of the split's ensemble; the first is what the split gives without one."""
+
+    @property
+    def number(self) -> tuple[int, int]:
+        """Split and member: what tells the tasks of a run apart."""
+        return self.split.index, self.member
+
+    def __str__(self) -> str:
+        """How messages call it."""
+        return f"split {self.split.index}" + (f", member {self.member}" if self.member else "")
 
     def key(self, purpose: int, *more: int) -> int:
-        """The key of this split's draws for a purpose; it depends on the seed and the split's number alone."""
-        return key_of(self.seed, self.split.index, purpose, *more)
+        """The key of this task's draws for a purpose; it depends on (seed, split, member) alone."""
+        way = (MEMBER, self.member) if self.member else ()
+        return key_of(self.seed, self.split.index, *way, purpose, *more)
 
 
 def fit_encoder(task: Task, graphs: GraphSet) -> Encoder:
@@ -87,7 +100,7 @@ def fit_encoder(task: Task, graphs: GraphSet) -> Encoder:
 
 
 def initial_model(task: Task, graphs: GraphSet, encoder: Encoder) -> Model:
-    """The model with its initial weights, which depend on (seed, split) alone."""
+    """The model with its initial weights, which depend on (seed, split, member) alone."""
     recipe, train = task.recipe, task.split.train
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(task.key(INIT))
@@ -206,13 +219,14 @@ class Training:
             if time.monotonic() - saved >= SAVE_SECONDS:
                 save_state(checkpoint, state)
                 saved = time.monotonic()
-            tell(Progress(self.task.split.index, state.epoch, val_loss, val_accuracy, state.best_epoch))
+            told = Progress(self.task.split.index, state.epoch, val_loss, val_accuracy, state.best_epoch)
+            tell(told._replace(member=self.task.member))
 
     def _give_up(self, state: State) -> None:
         weights = self.task.folder / "weights.safetensors"
         save_tensors(weights, state.best, {"epoch": str(state.best_epoch)})
         raise Diverged(
-            f"split {self.task.split.index}: the loss became NaN or infinite in epoch {state.epoch}; "
+            f"{self.task}: the loss became NaN or infinite in epoch {state.epoch}; "
             f"the weights of epoch {state.best_epoch} are kept in {weights}"
         )
 
@@ -297,7 +311,12 @@ def _train_split(task: Task, graphs: GraphSet, tell: Tell) -> None:
     weights = sum(p.numel() for p in state.network.parameters())
     outcome = Outcome(weights, state.epoch, state.best_epoch, state.best_loss, metrics, probabilities)
     finish_split(task, state.best, outcome, log, time.perf_counter() - began)
-    tell(Progress(task.split.index, state.epoch, state.best_loss, math.nan, state.best_epoch, done=True))
+    tell(finished(task, state.epoch, state.best_loss, state.best_epoch))
+
+
+def finished(task: Task, epochs: int, val_loss: float, best_epoch: int) -> Progress:
+    """What is told of a task that is done."""
+    return Progress(task.split.index, epochs, val_loss, math.nan, best_epoch, done=True, member=task.member)
 
 
 class Outcome(NamedTuple):
@@ -316,7 +335,7 @@ class Outcome(NamedTuple):
 def finish_split(task: Task, best: dict[str, Tensor], outcome: Outcome, log: "Log", seconds: float) -> None:
     """Write what a finished split leaves in its folder; the result last, as its presence means that all is there."""
     save_tensors(task.folder / "weights.safetensors", best, {"epoch": str(outcome.best_epoch)})
-    write_atomically(task.folder / "probabilities.npy", lambda path: _save_array(path, outcome.probabilities))
+    save_array(task.folder / "probabilities.npy", outcome.probabilities)
     result = {
         "split": task.split.index,
         "epochs": outcome.epochs,
@@ -331,6 +350,11 @@ def finish_split(task: Task, best: dict[str, Tensor], outcome: Outcome, log: "Lo
     (task.folder / CHECKPOINT).unlink(missing_ok=True)
 
 
-def _save_array(path: Path, values: np.ndarray) -> None:
-    with path.open("wb") as file:
-        np.save(file, values)
+def save_array(path: Path, values: np.ndarray) -> None:
+    """Write an array as .npy, atomically."""
+
+    def write(temporary: Path) -> None:
+        with temporary.open("wb") as file:
+            np.save(file, values)
+
+    write_atomically(path, write)

@@ -24,6 +24,7 @@ from cgipool.training.split import (
     Task,
     Tell,
     finish_split,
+    finished,
     fit_encoder,
     initial_model,
 )
@@ -43,7 +44,8 @@ def stackable(method: str) -> bool:
 
 
 def train_together(tasks: Sequence[Task], graphs: GraphSet, tell: Tell) -> None:
-    """Train splits to the end, as many at once as have the same shapes and fit into the device's memory."""
+    """Train splits or members of ensembles to the end, as many at once as have the same shapes and fit into the
+    device's memory."""
     for task in tasks:
         task.folder.mkdir(parents=True, exist_ok=True)
     for group in alike(tasks, graphs):
@@ -92,21 +94,24 @@ class Run:
         self.epoch = 0
         self.pace = 1.0
         """Seconds of an epoch, as last measured."""
-        self.best = {task.split.index: (math.inf, 0) for task in tasks}
-        """By number of the split, its lowest validation loss and the epoch of it."""
-        self.stopped: set[int] = set()
+        self.settled = False
+        """Whether device, logs and `best` stand at the same epoch, so that a checkpoint would be whole."""
+        self.best = {task.number: (math.inf, 0) for task in tasks}
+        """By numbers of split and member, the lowest validation loss and the epoch of it."""
+        self.stopped: set[tuple[int, int]] = set()
         if (tasks[0].folder / CHECKPOINT).exists():
             self._resume()
         for task, encoder in zip(tasks, self.group.encoders, strict=True):
             write_json(task.folder / "encoder.json", encoder.to_json())
-            _log(task).cut_back_to(self.epoch)
+            _log(task).cut_back_to(min(self.epoch, self.epoch_of(task)))  # one that has stopped logs no more
         self._note_stopped()
 
     def to_the_end(self) -> None:
         """Epochs until every split has stopped."""
         try:
             while active := self._active():
-                if 2 * len(active) <= len(self.group.tasks):
+                self.settled = False
+                if 3 * len(active) <= 2 * len(self.group.tasks):
                     self._finish()
                     self.group.keep(active)
                 if self.group.set_dropout(self.epoch + 1) or not self.group.programs:
@@ -115,18 +120,19 @@ class Run:
                 if time.monotonic() - self.saved >= SAVE_SECONDS:
                     self._save()
         except KeyboardInterrupt:
-            self._save()
+            if self.settled:
+                self._save()
             raise
         self._finish()
 
     def _active(self) -> list[int]:
         """Places in the group of the splits that have not stopped."""
-        return [s for s, task in enumerate(self.group.tasks) if task.split.index not in self.stopped]
+        return [s for s, task in enumerate(self.group.tasks) if task.number not in self.stopped]
 
     def _epochs_ahead(self) -> int:
         """How many epochs to launch before the next look: none after which a split may have stopped, so that no split
         trains for longer than it would alone."""
-        patience = min(self.best[self.group.tasks[s].split.index][1] for s in self._active()) + self.recipe.patience
+        patience = min(self.best[self.group.tasks[s].number][1] for s in self._active()) + self.recipe.patience
         until = min(patience, self.recipe.epochs)
         loud = self.recipe.dropout_epochs
         if loud is not None and self.epoch < loud:
@@ -141,32 +147,37 @@ class Run:
             self.group.run_epoch(self.epoch)
         rows = self.group.told(range(first, self.epoch + 1))
         self.pace = (time.perf_counter() - start) / count
-        for s in self._active():
-            task = self.group.tasks[s]
-            for epoch, row in zip(range(first, self.epoch + 1), rows[s], strict=True):
-                self._note(task, epoch, row)
+        told = [
+            self._note(self.group.tasks[s], epoch, row)
+            for s in self._active()
+            for epoch, row in zip(range(first, self.epoch + 1), rows[s], strict=True)
+        ]
         self._note_stopped()
+        self.settled = True
+        for progress in told:
+            self.tell(progress)
 
-    def _note(self, task: Task, epoch: int, row: dict[str, Any]) -> None:
-        index, loss = task.split.index, row["val_loss"]
+    def _note(self, task: Task, epoch: int, row: dict[str, Any]) -> Progress:
+        number, loss = task.number, row["val_loss"]
         if not (math.isfinite(row["train_loss"]) and math.isfinite(loss)):
             self._give_up(task, epoch)
-        if loss < self.best[index][0]:
-            self.best[index] = (loss, epoch)
+        if loss < self.best[number][0]:
+            self.best[number] = (loss, epoch)
         _log(task).append({"epoch": epoch, **row, "seconds": self.pace})
-        self.tell(Progress(index, epoch, loss, row["val_accuracy"], self.best[index][1]))
+        told = Progress(task.split.index, epoch, loss, row["val_accuracy"], self.best[number][1])
+        return told._replace(member=task.member)
 
     def _note_stopped(self) -> None:
-        for index, (_, best_epoch) in self.best.items():
+        for number, (_, best_epoch) in self.best.items():
             if self.epoch >= self.recipe.epochs or self.epoch - best_epoch >= self.recipe.patience:
-                self.stopped.add(index)
+                self.stopped.add(number)
 
     def _give_up(self, task: Task, epoch: int) -> None:
         weights = task.folder / "weights.safetensors"
-        best_epoch = self.best[task.split.index][1]
+        best_epoch = self.best[task.number][1]
         save_tensors(weights, self.group.best_of(self.group.tasks.index(task)), {"epoch": str(best_epoch)})
         raise Diverged(
-            f"split {task.split.index}: the loss became NaN or infinite in epoch {epoch}; "
+            f"{task}: the loss became NaN or infinite in epoch {epoch}; "
             f"the weights of epoch {best_epoch} are kept in {weights}"
         )
 
@@ -174,25 +185,24 @@ class Run:
         """Test the splits that have stopped, and write what they leave."""
         probabilities = self.group.test()
         for s, task in enumerate(self.group.tasks):
-            index = task.split.index
-            if index not in self.stopped:
+            if task.number not in self.stopped:
                 continue
-            loss, best_epoch = self.best[index]
+            loss, best_epoch = self.best[task.number]
             metrics = report(self.group.graphs.y[task.split.test], probabilities[s])
             outcome = Outcome(
-                self.group.stack.parameters, self.epoch_of(index), best_epoch, loss, metrics, probabilities[s]
+                self.group.stack.parameters, self.epoch_of(task), best_epoch, loss, metrics, probabilities[s]
             )
             finish_split(task, self.group.best_of(s), outcome, _log(task), time.monotonic() - self.began)
-            self.tell(Progress(index, outcome.epochs, loss, math.nan, best_epoch, done=True))
+            self.tell(finished(task, outcome.epochs, loss, best_epoch))
 
-    def epoch_of(self, index: int) -> int:
+    def epoch_of(self, task: Task) -> int:
         """The epoch after which a split stopped."""
-        return min(self.recipe.epochs, self.best[index][1] + self.recipe.patience)
+        return min(self.recipe.epochs, self.best[task.number][1] + self.recipe.patience)
 
     def _save(self) -> None:
         """A checkpoint of each split, as the plain loop writes it."""
         for s, task in enumerate(self.group.tasks):
-            loss, best_epoch = self.best[task.split.index]
+            loss, best_epoch = self.best[task.number]
             header = {"epoch": str(self.epoch), "best_epoch": str(best_epoch), "best_loss": loss.hex()}
             save_tensors(task.folder / CHECKPOINT, self.group.state_of(s), header)
         self.saved = time.monotonic()
@@ -205,11 +215,11 @@ class Run:
             states.append(tensors)
             try:
                 self.epoch = int(header["epoch"])
-                self.best[task.split.index] = (float.fromhex(header["best_loss"]), int(header["best_epoch"]))
+                self.best[task.number] = (float.fromhex(header["best_loss"]), int(header["best_epoch"]))
             except (KeyError, ValueError) as error:
                 raise UserError(f"{path} does not fit this training: {error}") from None
         try:
-            self.group.restore(self.epoch, states, [self.best[task.split.index] for task in self.group.tasks])
+            self.group.restore(self.epoch, states, [self.best[task.number] for task in self.group.tasks])
         except (KeyError, RuntimeError) as error:
             path = self.group.tasks[0].folder / CHECKPOINT
             raise UserError(f"{path} does not fit this training: {' '.join(str(error).split())}") from None

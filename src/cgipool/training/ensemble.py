@@ -1,0 +1,66 @@
+"""Ensembles: several trainings of one split whose probabilities are averaged.
+
+DIR/split-000/member-00/                         what the folder of a split holds otherwise, for each member
+DIR/split-000/{probabilities.npy, result.json}   the members' mean, and what it is worth
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cgipool.data.graphs import GraphSet
+from cgipool.errors import UserError
+from cgipool.files import read_json, write_json
+from cgipool.training.metrics import report
+from cgipool.training.split import Task, save_array
+
+
+def members_of(task: Task, count: int) -> list[Task]:
+    """The trainings of an ensemble: they differ in initial weights, order of graphs and dropout. Of one member: the
+    task as it is."""
+    if count == 1:
+        return [task]
+    return [replace(task, folder=member_folder(task.folder, member), member=member) for member in range(count)]
+
+
+def member_folder(folder: Path, member: int) -> Path:
+    """Where the folder of a split keeps the files of one member."""
+    return folder / f"member-{member:02d}"
+
+
+def combine(task: Task, members: Sequence[Task], graphs: GraphSet, *, at_once: bool) -> None:
+    """Write what an ensemble leaves in its split's folder, from what its members left in theirs; the result last.
+
+    `at_once` says whether the members trained side by side, so that the split took as long as the last of them.
+    """
+    rows = [read_json(member.folder / "result.json") for member in members]
+    mean = np.mean([_probabilities(member.folder / "probabilities.npy") for member in members], axis=0)
+    seconds = [row["seconds"] for row in rows]
+    result = {
+        "split": task.split.index,
+        "epochs": max(row["epochs"] for row in rows),
+        "best_epoch": max(row["best_epoch"] for row in rows),
+        "val_loss": float(np.mean([row["val_loss"] for row in rows])),
+        "test": report(graphs.y[task.split.test], mean),
+        "parameters": sum(row["parameters"] for row in rows),
+        "epoch_seconds": float(np.median([row["epoch_seconds"] for row in rows])),
+        "seconds": max(seconds) if at_once else sum(seconds),
+        "members": [_member(row) for row in rows],
+    }
+    save_array(task.folder / "probabilities.npy", mean)
+    write_json(task.folder / "result.json", result)
+
+
+def _probabilities(path: Path) -> np.ndarray:
+    try:
+        return np.load(path)
+    except (OSError, ValueError, EOFError) as error:
+        raise UserError(f"cannot read {path}: {error}") from None
+
+
+def _member(row: dict[str, Any]) -> dict[str, Any]:
+    plain = {name: row[name] for name in ("epochs", "best_epoch", "val_loss")}
+    return {"test_accuracy": row["test"]["accuracy"]} | plain
