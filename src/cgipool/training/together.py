@@ -32,6 +32,10 @@ from cgipool.training.split import (
 LOOK_SECONDS, SAVE_SECONDS = 0.3, 10.0
 """How often the host looks at the device, and how often checkpoints are written."""
 
+THIN = 2 / 3
+"""A group shrinks when no more than this share of its splits is still training: capturing anew takes about as long as
+ten epochs."""
+
 MOST_EPOCHS = HISTORY // 2
 """Epochs launched before the next look, at most."""
 
@@ -111,7 +115,7 @@ class Run:
         try:
             while active := self._active():
                 self.settled = False
-                if 3 * len(active) <= 2 * len(self.group.tasks):
+                if len(active) <= THIN * len(self.group.tasks):
                     self._finish()
                     self.group.keep(active)
                 if self.group.set_dropout(self.epoch + 1) or not self.group.programs:
