@@ -33,8 +33,7 @@ LOOK_SECONDS, SAVE_SECONDS = 0.3, 10.0
 """How often the host looks at the device, and how often checkpoints are written."""
 
 THIN = 2 / 3
-"""A group shrinks when no more than this share of its splits is still training: capturing anew takes about as long as
-ten epochs."""
+"""A group shrinks when no more than this share of its splits still trains. Capturing anew takes a second or two."""
 
 MOST_EPOCHS = HISTORY // 2
 """Epochs launched before the next look, at most."""
