@@ -1,7 +1,6 @@
 """Training on one split: pure in (data, method, recipe, split, seed, member); it does not know what runs beside it."""
 
 import contextlib
-import json
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +25,7 @@ from cgipool.ops.draws import key_of, shuffled
 from cgipool.pool import Sizes, method_named
 from cgipool.training.checkpoint import State, copy_of, load_state, save_state, save_tensors
 from cgipool.training.evaluate import Evaluation, chunks, evaluate
+from cgipool.training.log import Log
 from cgipool.training.metrics import report
 from cgipool.training.objective import class_weights, classification_loss, objective
 from cgipool.training.recipe import Recipe
@@ -199,7 +199,7 @@ class Training:
         accuracy = (answer.logits.argmax(1) == self.val_y).float().mean()
         return float(loss), float(accuracy), answer
 
-    def run(self, tell: Tell, log: "Log") -> None:
+    def run(self, tell: Tell, log: Log) -> None:
         """Epochs until patience or the cap ends them."""
         state, checkpoint = self.state, self.task.folder / CHECKPOINT
         if state.optimizer is None:
@@ -237,56 +237,6 @@ class Training:
         answer = evaluate(self.state.network, chunks(self.batcher, ids, self.task.key(EVALUATION)))
         p = torch.softmax(answer.logits.double(), 1).cpu().numpy()
         return report(self.batcher.graphs.y[ids], p), p
-
-
-class Log:
-    """metrics.jsonl: one line per epoch."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def cut_back_to(self, epoch: int) -> None:
-        """Drop what was written after that epoch, and a last line that was never finished."""
-        rows = [row for row in self._rows() if row["epoch"] <= epoch]
-        if len(rows) != epoch:
-            raise UserError(f"{self.path} holds {len(rows)} of the {epoch} epochs before the checkpoint")
-        text = "".join(map(_line, rows))
-        write_atomically(self.path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
-
-    def append(self, row: dict[str, Any]) -> None:
-        """Add one line."""
-        try:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(_line(row))
-        except OSError as error:
-            raise UserError(f"cannot write {self.path}: {error.strerror or error}") from error
-
-    def column(self, name: str) -> list[float]:
-        """One value per epoch."""
-        return [row[name] for row in self._rows()]
-
-    def _rows(self) -> list[dict[str, Any]]:
-        text = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
-        rows = []
-        for number, line in enumerate(text.splitlines(keepends=True), start=1):
-            if not line.endswith("\n"):
-                break
-            try:
-                rows.append(json.loads(line) | {})
-            except (ValueError, TypeError):
-                raise UserError(f"{self.path}, line {number} is damaged") from None
-        return rows
-
-
-def _line(row: dict[str, Any]) -> str:
-    """JSON has no NaN and no infinity: null stands for both."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, list):
-            return [plain(v) for v in value]
-        return None if isinstance(value, float) and not math.isfinite(value) else value
-
-    return json.dumps({name: plain(value) for name, value in row.items()}, allow_nan=False) + "\n"
 
 
 def train_split(task: Task, graphs: GraphSet, tell: Tell) -> None:
@@ -332,7 +282,7 @@ class Outcome(NamedTuple):
     """[n, classes] of the test graphs."""
 
 
-def finish_split(task: Task, best: dict[str, Tensor], outcome: Outcome, log: "Log", seconds: float) -> None:
+def finish_split(task: Task, best: dict[str, Tensor], outcome: Outcome, log: Log, seconds: float) -> None:
     """Write what a finished split leaves in its folder; the result last, as its presence means that all is there."""
     save_tensors(task.folder / "weights.safetensors", best, {"epoch": str(outcome.best_epoch)})
     save_array(task.folder / "probabilities.npy", outcome.probabilities)

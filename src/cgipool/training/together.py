@@ -14,11 +14,11 @@ from cgipool.files import write_json
 from cgipool.pool import method_named
 from cgipool.training.checkpoint import load_tensors, save_tensors
 from cgipool.training.engine import HISTORY, Group
+from cgipool.training.log import Log
 from cgipool.training.metrics import report
 from cgipool.training.split import (
     CHECKPOINT,
     Diverged,
-    Log,
     Outcome,
     Progress,
     Task,
