@@ -28,7 +28,13 @@ LAYERS = [
 ]
 """Modules and packages of cgipool, bottom to top; those of one row may know each other."""
 
-WITHOUT_TORCH = ["cgipool", "cgipool.data", "cgipool.training.log", "cgipool.training.metrics", "cgipool.training.result"]
+WITHOUT_TORCH = [
+    "cgipool",
+    "cgipool.data",
+    "cgipool.training.log",
+    "cgipool.training.metrics",
+    "cgipool.training.result",
+]
 """What starts fast, and what reads stored results, does so without torch."""
 
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
