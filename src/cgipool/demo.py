@@ -3,9 +3,7 @@
 Shapes: N nodes of all test graphs end to end, G test graphs, L levels.
 """
 
-import contextlib
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from cgipool.errors import UserError
 from cgipool.network import Network
 from cgipool.picture import draw_pooling, steps
 from cgipool.pool import Pooled
+from cgipool.threads import one_thread
 from cgipool.training.checkpoint import load_tensors
 from cgipool.training.recipe import PAPER, Recipe
 from cgipool.training.run import split_folder, train
@@ -86,17 +85,6 @@ def run_demo(
         chance=chance,
         picture=draw(out / "demo.png", test, trace),
     )
-
-
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """On graphs this small a second thread gains nothing; beside other work, waiting for it took ten times as long."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def trained(task: Task, graphs: GraphSet, weights: Path) -> Training:

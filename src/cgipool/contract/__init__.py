@@ -1,8 +1,7 @@
 """What every pooling method is held to, as rules that can be run on any of them, a user's own included."""
 
-import contextlib
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import torch
@@ -13,6 +12,7 @@ from cgipool.contract.learns import gradients, overfits
 from cgipool.contract.same import company, draws, node_order, padding, save_and_load
 from cgipool.contract.subject import Broken, NotApplicable, batch_of, graphs_of, network_of, precision, told
 from cgipool.pool import method_named
+from cgipool.threads import one_thread
 
 __all__ = ["FAST", "RULES", "Finding", "broken_rules", "check_method", "slow_because"]
 
@@ -50,7 +50,7 @@ def check_method(name: str) -> list[Finding]:
     """Run all rules on the method of that name (or "package.module:Class"). An exception in the method is a finding of
     the rule that met it; where the network does not run at all, the rules after the first one say so."""
     method_named(name)
-    with _one_thread(), warnings.catch_warnings():
+    with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the rules alone decide, not how warnings are treated here
         first, *rest = RULES
         findings = [_finding(first, name)]
@@ -90,14 +90,3 @@ def _runs(name: str) -> bool:
     except Exception:
         return False
     return True
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """On graphs this small a second thread is in the way."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
