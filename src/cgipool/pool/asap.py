@@ -33,7 +33,7 @@ class ASAP(nn.Module):
 
     PyG's `ASAPooling` ranks by the fitness times a weight of random sign, as its `SAGPooling` does; here the fittest
     stay. Its LEConv takes all edges to weigh 1; here the weights of the level count, as in the paper. The dropout that
-    the authors' code puts on α is 0 in their runs and not here.
+    PyG's layer offers on α is 0 there by default, and not here.
     """
 
     def __init__(self, dim: int, ratio: float | int = 0.8) -> None:

@@ -97,9 +97,8 @@ def another_vertex(h: Tensor, level: Level, site: int) -> Tensor:
     start, n = level.slot_ptr[level.graph], level.size[level.graph]
     rank, living = place - start, level.alive > 0
     inside = living & (n > 1)
-    step = torch.where(inside, 1, 0)
-    following = torch.where(inside, order[start + torch.where(rank + 1 < n, rank + step, 0)], -1)
-    preceding = torch.where(inside, order[start + torch.where(rank > 0, rank - step, (n - 1).clamp(min=0))], -1)
+    following = torch.where(inside, order[start + torch.where(rank + 1 < n, rank + 1, 0)], -1)
+    preceding = torch.where(inside, order[start + torch.where(rank > 0, rank - 1, (n - 1).clamp(min=0))], -1)
 
     graphs = (level.size > 0).sum().clamp(min=1)  # those that are there come first
     after, before = (level.graph + 1) % graphs, (level.graph - 1) % graphs
