@@ -78,7 +78,10 @@ class Level(ABC):
         position = torch.arange(len(batch.alive), device=batch.alive.device)
         nodes = Nodes(batch.graph, batch.slot_ptr, batch.alive, batch.size, position)
         origin = Origin(batch.key, batch.id, batch.slot_ptr, batch.room.shape[1], rows)
-        return SparseLevel(nodes, origin, compact, partial(Edges, batch.row_ptr, batch.neighbor))
+        edges = partial(Edges, batch.row_ptr, batch.neighbor)
+        if batch.bits.shape[1]:
+            return TiledLevel(nodes, origin, edges, lambda: batch.bits)
+        return SparseLevel(nodes, origin, compact, edges)
 
     @property
     @abstractmethod
@@ -115,6 +118,12 @@ class Level(ABC):
     def coarsen(self, x: Tensor, gate: Tensor, keep: Tensor, k: Tensor) -> tuple[Tensor, "Level"]:
         """H(idx) ⊙ gate(idx), A(idx, idx): the features, and the level on which only the nodes with keep = 1 are alive,
         k[b] of them in graph b."""
+
+    def sum_and_coarsen(
+        self, x: Tensor, weight: Tensor, gate: Tensor, keep: Tensor, k: Tensor
+    ) -> tuple[Tensor, Tensor, "Level"]:
+        """`sums` of x by weight, and `coarsen`: all that a pool reads of x, in one pass where that is faster."""
+        return self.sums(x, weight), *self.coarsen(x, gate, keep, k)
 
     def neighbor_mean(self, x: Tensor) -> Tensor:
         """D⁻¹ A x: the mean over living neighbours, 0 where there are none."""
@@ -226,25 +235,96 @@ class SparseLevel(Level):
 
     def coarsen(self, x: Tensor, gate: Tensor, keep: Tensor, k: Tensor) -> tuple[Tensor, Level]:
         """The features and the level of the kept nodes, with the edges among them."""
-        if not self.compact and self.origin.rows:
-            return self._closed_up(x, gate, keep, k)
+        if self._closes_up:
+            closed = self._closed_up(keep, k)
+            return ops.pick_gated(x, gate, closed.held, closed.back), closed.level
         if not self.compact:
-            nodes = self.nodes._replace(alive=keep, size=k)
-            return ops.gated(x, gate * keep), SparseLevel(nodes, self.origin, False, self._edges)
+            return ops.gated(x, gate * keep), self._masked(self.nodes._replace(alive=keep, size=k))
         kept, before = positions_kept(keep)
         nodes = compacted(self.nodes, kept, before, k)
         coarse = SparseLevel(nodes, self.origin, True, lambda: _induced(self.edges, keep, before))
         return ops.take(x, gate, kept, before), coarse
 
-    def _closed_up(self, x: Tensor, gate: Tensor, keep: Tensor, k: Tensor) -> tuple[Tensor, Level]:
+    def sum_and_coarsen(
+        self, x: Tensor, weight: Tensor, gate: Tensor, keep: Tensor, k: Tensor
+    ) -> tuple[Tensor, Tensor, Level]:
+        """`sums` and `coarsen`."""
+        if not self._closes_up:
+            return super().sum_and_coarsen(x, weight, gate, keep, k)
+        index, back, level = self._closed_up(keep, k)
+        where = (index, back, level.slot_ptr, self.graph, self.slot_ptr)
+        return *ops.sums_and_pick(x, weight, gate, *where), level
+
+    @property
+    def _closes_up(self) -> bool:
+        return not self.compact and bool(self.origin.rows)
+
+    def _masked(self, nodes: Nodes) -> "SparseLevel":
+        """The level on which fewer nodes are alive."""
+        return SparseLevel(nodes, self.origin, False, self._edges)
+
+    def _closed_up(self, keep: Tensor, k: Tensor) -> "Closed":
         """The kept nodes in as many positions as the largest step needs: fewer, and still a shape known beforehand."""
         places, *later = self.origin.rows
-        index, back, alive, graph, position = ops.close_up(keep, self.graph, self.position, places, len(k))
-        slot_ptr = torch.nn.functional.pad(torch.cumsum(k, 0), (1, 0))
-        nodes = Nodes(graph, slot_ptr, alive, k, position)
-        origin = self.origin._replace(rows=tuple(later))
-        coarse = SparseLevel(nodes, origin, False, lambda: Edges(*ops.induce(*self.edges, index, back)))
-        return ops.pick_gated(x, gate, index, back), coarse
+        index, back, alive, graph, position, ends = ops.close_up(keep, k, self.slot_ptr, self.position, places)
+        nodes, origin = Nodes(graph, ends, alive, k, position), self.origin._replace(rows=tuple(later))
+        return Closed(index, back, self._induced(nodes, origin, index, back))
+
+    def _induced(self, nodes: Nodes, origin: Origin, index: Tensor, back: Tensor) -> "SparseLevel":
+        """The level of these nodes, which stood at positions `index` of this one."""
+        return SparseLevel(nodes, origin, False, lambda: Edges(*ops.induce(*self.edges, index, back)))
+
+
+class Closed(NamedTuple):
+    """A level that was closed up."""
+
+    held: Tensor
+    """[places] the former position of each place, or −1."""
+    back: Tensor
+    """[C] the place of each former position, or −1."""
+    level: SparseLevel
+
+
+class TiledLevel(SparseLevel):
+    """A level of near-dense graphs with static shapes: sums over neighbours are products of dense tiles (see
+    ops/tiles.py). Lists of neighbours are made for who asks for them."""
+
+    def __init__(self, nodes: Nodes, origin: Origin, edges: Callable[[], Edges], bits: Callable[[], Tensor]) -> None:
+        super().__init__(nodes, origin, False, edges)
+        self._bits = bits
+
+    @cached_property
+    def bits(self) -> Tensor:
+        """[C, W] the adjacency, made when first asked for."""
+        return self._bits()
+
+    @cached_property
+    def degree(self) -> Tensor:
+        """[C] living neighbours of each living position."""
+        return self.neighbor_sum(self.alive.unsqueeze(1)).squeeze(1)
+
+    def propagate(self, x: Tensor) -> Tensor:
+        """Â x."""
+        return ops.tile_propagate(x, self._inverse_root, 1.0, self.bits, self.slot_ptr)
+
+    def convolve(self, x: Tensor, bias: Tensor, rectify: bool) -> Tensor:
+        """Â x + bias in one pass."""
+        return ops.tile_convolve(x, bias, self._inverse_root, 1.0, self.bits, self.slot_ptr, rectify)
+
+    def neighbor_sum(self, x: Tensor) -> Tensor:
+        """A x: the sum over living neighbours."""
+        return ops.tile_propagate(x, self.alive, 0.0, self.bits, self.slot_ptr)
+
+    def _masked(self, nodes: Nodes) -> SparseLevel:
+        return TiledLevel(nodes, self.origin, self._edges, self._bits)
+
+    def _induced(self, nodes: Nodes, origin: Origin, index: Tensor, back: Tensor) -> SparseLevel:
+        return TiledLevel(
+            nodes,
+            origin,
+            lambda: Edges(*ops.induce(*self.edges, index, back)),
+            lambda: ops.tile_induce(self.bits, index, self.slot_ptr, nodes.slot_ptr),
+        )
 
 
 def kept_of(size: Tensor, ratio: float | int) -> Tensor:

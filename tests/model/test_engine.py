@@ -18,7 +18,7 @@ from cgipool.pool import METHODS
 from cgipool.training import together
 from cgipool.training.engine import Group
 from cgipool.training.recipe import PAPER, RELEASED, Recipe
-from cgipool.training.resident import Resident
+from cgipool.training.resident import Resident, near_dense
 from cgipool.training.split import Diverged, Task, epoch_ids, fit_encoder, train_split
 from cgipool.training.together import Run, alike, train_together
 
@@ -195,6 +195,47 @@ def test_a_resident_batch_is_the_batchers(graphs: GraphSet, tmp_path: Path) -> N
             if name in ("category", "floats"):  # nobody reads what stands in the padding
                 ours, value = ours[:there], value[:there]
             assert torch.equal(ours, value), name
+
+
+def test_a_batch_made_by_kernels(graphs: GraphSet, tmp_path: Path) -> None:
+    batches = pytest.importorskip("cgipool.ops.gpu.batches", reason="needs Triton")
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    tasks = tasks_of(graphs, "cgi", PAPER.but(**SMALL), tmp_path)
+    inputs = [fit_encoder(task, graphs).encode(graphs) for task in tasks]
+    ids = torch.tensor([[3, 1, 4, 1, 30], [59, 2, 6, -1, -1], [5, -1, -1, -1, -1]])
+    here, there = Resident(graphs, inputs, torch.device("cpu")), Resident(graphs, inputs, device)
+    places = here.capacity(ids).positions + 3
+    expected = here._positions(ids, places)
+    tables = (there.size, there.edges, there.y, there.first, there.edge_ptr, there.category)
+    made = batches.positions(ids.to(device), places, *tables)
+    for name, ours, theirs in zip(expected._fields, made, expected, strict=True):
+        assert torch.equal(ours.cpu(), theirs), name
+    table = torch.randint(0, 2**31, (graphs.n_nodes, 3), dtype=torch.int32)
+    assert torch.equal(batches.bits(made[-1], table.to(device)).cpu(), table[expected.node])
+
+
+@pytest.mark.parametrize("method", [name for name in FAST if name != "structure-free"])
+def test_near_dense_graphs_as_bits(method: str, tmp_path: Path) -> None:
+    dense = random_graphs(2, [40, 3, 1, 33, 12, 7, 9, 20, 2, 5, 6, 4], density=0.6)
+    tasks = tasks_of(dense, method, PAPER.but(**SMALL), tmp_path, 2)
+    group = Group(alike(tasks, dense)[0], dense)
+    inputs = [encoder.encode(dense) for encoder in group.encoders]
+    ids = torch.tensor([[0, 3, 2, 1, -1], [5, 0, 4, 3, 7]])[: len(group.tasks)]
+    lists, bits = (Resident(dense, inputs, torch.device("cpu"), tiled) for tiled in (False, True))
+    room, key = lists.capacity(ids), torch.tensor([5, 6])[: len(ids)]
+    weight = torch.ones(len(ids), dense.n_classes)
+    for rows in ((), lists.rows(ids, 0.8, 3)):
+        group.stack.base.rows = rows if METHODS[method].selects else ()
+        one, other = (group.stack.losses(data.batch(ids, key, room), weight, 0.1) for data in (lists, bits))
+        torch.testing.assert_close(other, one)
+        grads = [torch.autograd.grad(loss.sum(), group.stack.params["convs.0.bias"])[0] for loss in (one, other)]
+        torch.testing.assert_close(grads[1], grads[0], rtol=1e-4, atol=1e-6)
+
+
+def test_bits_are_for_large_and_near_dense_graphs() -> None:
+    assert near_dense(random_graphs(1, [80] * 10, density=0.5))
+    assert not near_dense(random_graphs(1, [80] * 10, density=0.02))
+    assert not near_dense(random_graphs(1, [20] * 10, density=0.5))
 
 
 def test_orders_and_keys_on_the_device_are_those_of_the_plain_loop(graphs: GraphSet, tmp_path: Path) -> None:

@@ -1,19 +1,30 @@
 """The graph operations against dense float64 formulas, on a batch with every oddity: a one-node graph, an empty slot,
 an edgeless graph, dead nodes, padding."""
 
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from cgipool import ops
-from cgipool.ops import library
+from cgipool.ops import library, tiles
 from cgipool.ops.draws import uniform
 
 F, M = 5, 3
 SIZES = (3, 1, 4, 0, 6)
 PADDING = 2
 OPS = {name: op for name, op in vars(library).items() if isinstance(op, library.GraphOp)}
+
+
+def as_bits(adjacency: torch.Tensor, slot_ptr: torch.Tensor) -> torch.Tensor:
+    """[C, W] the adjacency within each graph, 32 columns to a word."""
+    words, weight = tiles.words_for(max(SIZES)), 2 ** torch.arange(32)
+    bits = torch.zeros(len(adjacency), words, dtype=torch.int64)
+    for start, end in pairwise(slot_ptr.tolist()):
+        block = torch.nn.functional.pad(adjacency[start:end, start:end].long(), (0, 32 * words - (end - start)))
+        bits[start:end] = (block.unflatten(1, (words, 32)) * weight).sum(2)
+    return torch.where(bits >= 2**31, bits - 2**32, bits).int()
 
 
 def some_batch(seed: int = 0) -> SimpleNamespace:
@@ -45,6 +56,7 @@ def some_batch(seed: int = 0) -> SimpleNamespace:
     cells = int(block_ptr[-1]) + PADDING
     same = (graph[:, None] == graph)[:nodes, :nodes].flatten()
     flags = torch.zeros(positions).index_fill(0, kept, 1)
+    count = torch.bincount(graph[kept], minlength=len(SIZES))
     return SimpleNamespace(
         adjacency=adjacency,
         alive=alive,
@@ -56,6 +68,9 @@ def some_batch(seed: int = 0) -> SimpleNamespace:
         index=index,
         back=back,
         keep=flags.double(),
+        k=count,
+        ends=torch.nn.functional.pad(count.cumsum(0), (1, 0)),
+        bits=as_bits(adjacency, slot_ptr),
         closed=torch.nn.functional.pad(kept, (0, 2), value=-1),
         opened=torch.where(flags > 0, flags.cumsum(0) - 1, -1).long(),
         block_ptr=block_ptr,
@@ -97,7 +112,13 @@ def arguments(b: SimpleNamespace) -> dict[str, tuple]:
         "project": (b.x, b.value[0]),
         "project_grad": (b.weight, b.x, b.value[0]),
         "draws": (torch.arange(len(b.x)) * 977, torch.tensor(12345), 3),
-        "close_up": (b.keep, b.graph, torch.arange(len(b.x)).flip(0), 7, len(SIZES)),
+        "column_sums": (b.x,),
+        "sums_and_pick": (b.x, b.weight, b.scale, b.closed, b.opened, b.ends, *where),
+        "sums_and_pick_grad": (b.value, b.x[:7], b.x, b.weight, b.scale, b.closed, b.opened, b.ends, *where),
+        "tile_propagate": (b.x, b.scale, 0.5, b.bits, b.slot_ptr),
+        "tile_convolve": (b.x, b.value[0, 0], b.scale, 0.5, b.bits, b.slot_ptr, True),
+        "tile_induce": (b.bits, b.closed, b.slot_ptr, b.ends),
+        "close_up": (b.keep, b.k, b.slot_ptr, torch.arange(len(b.x)).flip(0), 7),
         "induce": (*edges, b.closed, b.opened),
         "pick_gated": (b.x, b.scale, b.closed, b.opened),
         "pick_gated_grad": (b.x[:7], b.x, b.scale, b.closed, b.opened),
@@ -162,6 +183,10 @@ def expected(b: SimpleNamespace) -> dict[str, torch.Tensor]:
         "convolve": torch.relu(s @ (b.adjacency + 0.5 * eye) @ s @ b.x + b.value[0, 0]),
         "gated": b.x * b.scale[:, None],
         "project": b.x @ b.value[0].T,
+        "column_sums": b.x.sum(0),
+        "tile_propagate": s @ (b.adjacency + 0.5 * eye) @ s @ b.x,
+        "tile_convolve": torch.relu(s @ (b.adjacency + 0.5 * eye) @ s @ b.x + b.value[0, 0]),
+        "tile_induce": torch.nn.functional.pad(as_bits(b.adjacency[b.kept][:, b.kept], b.ends), (0, 0, 0, 2)),
         "draws": uniform(torch.tensor(12345), 3, torch.arange(len(b.x)) * 977),
         "close_up": torch.cat(
             [
@@ -170,6 +195,7 @@ def expected(b: SimpleNamespace) -> dict[str, torch.Tensor]:
                 (b.closed >= 0).double(),
                 torch.nn.functional.pad(b.graph[b.kept], (0, 2), value=len(SIZES) - 1),
                 torch.nn.functional.pad(len(b.x) - 1 - b.kept, (0, 2)),
+                b.ends,
             ]
         ),
         "pick_gated": torch.nn.functional.pad((b.x * b.scale[:, None])[b.kept], (0, 0, 0, 2)),
@@ -210,7 +236,26 @@ def test_every_op_is_in_the_tables_of_this_test():
     assert set(arguments(some_batch())) == set(OPS)
 
 
+def test_sums_and_pick_are_sums_and_pick():
+    b = some_batch()
+    total, picked = library.sums_and_pick(*arguments(b)["sums_and_pick"])
+    torch.testing.assert_close(total, expected(b)["sums"])
+    torch.testing.assert_close(picked, expected(b)["pick_gated"])
+
+
+def test_bits_of_a_data_set():
+    b = some_batch()
+    nodes = int(b.slot_ptr[-1])
+    edges = b.adjacency[:nodes, :nodes].nonzero()
+    edge_ptr, displacement = b.row_ptr[: nodes + 1].long(), (edges[:, 1] - edges[:, 0]).int()
+    bits = tiles.adjacency_bits(b.slot_ptr.numpy(), edge_ptr.numpy(), displacement.numpy(), b.bits.shape[1])
+    assert torch.equal(torch.from_numpy(bits), b.bits[:nodes])
+
+
 DIFFERENTIABLE = {
+    "sums_and_pick": (0, 1, 2),
+    "tile_convolve": (0, 1),
+    "tile_propagate": (0,),
     "pick_gated": (0, 1),
     "convolve": (0, 1),
     "gated": (0, 1),

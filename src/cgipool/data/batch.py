@@ -1,8 +1,8 @@
 """From graph ids to the tensors of a batch.
 
-Shapes: C positions, B graphs, E neighbour entries, D cells, K category columns, V float columns. Positions are the
-nodes of the batch's graphs one after another, then padding; capacities (C, E, B, D) are exact unless larger ones are
-asked for, as several splits stacked for `vmap` or a captured step need.
+Shapes: C positions, B graphs, E neighbour entries, D cells, K category columns, V float columns, W words. Positions are
+the nodes of the batch's graphs one after another, then padding; capacities (C, E, B, D) are exact unless larger ones
+are asked for, as several splits stacked for `vmap` or a captured step need.
 """
 
 from typing import NamedTuple
@@ -32,6 +32,8 @@ class Batch(NamedTuple):
     """[C + 1] int32: where each position's neighbours begin."""
     neighbor: Tensor
     """[E] int32: neighbours as positions."""
+    bits: Tensor
+    """[C, W] int32: the neighbours once more, as bits (see ops/tiles.py), where they are to be read so; else W is 0."""
     y: Tensor
     """[B] int64: the classes."""
     key: Tensor
@@ -107,6 +109,7 @@ class Batcher:
             slot_ptr,
             row_ptr,
             neighbor,
+            np.empty((room.positions, 0), np.int32),
             y,
             np.array(key, np.int64),
             number,

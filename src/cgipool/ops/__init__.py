@@ -25,7 +25,11 @@ from cgipool.ops.library import (
     softmax,
     spread,
     sums,
+    sums_and_pick,
     take,
+    tile_convolve,
+    tile_induce,
+    tile_propagate,
 )
 
 __all__ = [
@@ -53,5 +57,9 @@ __all__ = [
     "softmax",
     "spread",
     "sums",
+    "sums_and_pick",
     "take",
+    "tile_convolve",
+    "tile_induce",
+    "tile_propagate",
 ]

@@ -4,11 +4,14 @@
 
 import importlib
 from collections.abc import Callable
-from functools import cached_property, wraps
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
+
+# Not `torch.library.custom_op`: calling one of those imports torch's compiler, which takes seconds.
+LIBRARY = torch.library.Library("cgipool", "FRAGMENT")
 
 
 class GraphOp:
@@ -36,14 +39,17 @@ class GraphOp:
         self.gpu = gpu
         """Module and name of the Triton version in cgipool.ops.gpu; None: the kernel runs on any device."""
         self.__doc__ = kernel.__doc__
-        run = wraps(kernel)(lambda *args: self.run(*args))
-        self.custom: Any = torch.library.custom_op(f"cgipool::{kernel.__name__}", run, mutates_args=())
-        self.custom.register_fake(shape)
-        self.custom.register_vmap(_all_splits(self.custom))
+        name = kernel.__name__
+        LIBRARY.define(name + torch.library.infer_schema(kernel, mutates_args=()))
+        LIBRARY.impl(name, self.run, "CompositeExplicitAutograd")
+        self.custom: Any = getattr(torch.ops.cgipool, name).default
+        full = f"cgipool::{name}"
+        torch.library.register_fake(full, shape, lib=LIBRARY)
+        torch.library.register_vmap(full, _all_splits(self.custom), lib=LIBRARY)
         self.apply: Callable[..., Any] = self.run
         if grad is not None and save is not None:
-            self.custom.register_autograd(grad, setup_context=save)
-            self.apply = _plain(kernel.__name__, self.run, grad, save)
+            torch.library.register_autograd(full, grad, setup_context=save, lib=LIBRARY)
+            self.apply = _plain(name, self.run, grad, save)
 
     def __call__(self, *args: Any) -> Any:
         """Run the kernel."""

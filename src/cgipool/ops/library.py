@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cgipool.ops import blocks, reference
+from cgipool.ops import blocks, reference, tiles
 from cgipool.ops.graph_op import GraphOp
 
 
@@ -163,7 +163,7 @@ def _convolve_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
 
 def _convolve_grad(ctx: Any, grad: Tensor) -> tuple:
     scale, row_ptr, neighbor, *out = ctx.saved_tensors
-    grad, by_bias = rectify_grad(grad, out[0]) if ctx.rectify else (grad, grad.sum(-2))
+    grad, by_bias = rectify_grad(grad, out[0]) if ctx.rectify else (grad, column_sums(grad))
     return propagate(grad, scale, ctx.self_weight, row_ptr, neighbor), by_bias, None, None, None, None, None
 
 
@@ -177,6 +177,31 @@ def _project_grad(ctx: Any, grad: Tensor) -> tuple:
 
 def _pick_gated_grad(ctx: Any, grad: Tensor) -> tuple:
     return *pick_gated_grad(grad, *ctx.saved_tensors), None, None
+
+
+def _sums_and_pick_grad(ctx: Any, by_sums: Tensor, by_picked: Tensor) -> tuple:
+    return *sums_and_pick_grad(by_sums, by_picked, *ctx.saved_tensors), None, None, None, None, None
+
+
+def _tile_propagate_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    _, scale, ctx.self_weight, *where = inputs
+    ctx.save_for_backward(scale, *where)
+
+
+def _tile_propagate_grad(ctx: Any, grad: Tensor) -> tuple:
+    scale, *where = ctx.saved_tensors
+    return tile_propagate(grad, scale, ctx.self_weight, *where), None, None, None, None
+
+
+def _tile_convolve_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    _, _, scale, ctx.self_weight, bits, slot_ptr, ctx.rectify = inputs
+    ctx.save_for_backward(scale, bits, slot_ptr, *([output] if ctx.rectify else []))
+
+
+def _tile_convolve_grad(ctx: Any, grad: Tensor) -> tuple:
+    scale, bits, slot_ptr, *out = ctx.saved_tensors
+    grad, by_bias = rectify_grad(grad, out[0]) if ctx.rectify else (grad, column_sums(grad))
+    return tile_propagate(grad, scale, ctx.self_weight, bits, slot_ptr), by_bias, None, None, None, None, None
 
 
 def _rows(x: Tensor, *shape: int) -> Tensor:
@@ -349,6 +374,9 @@ rectify_grad = GraphOp(
     lambda grad, out: (_like(grad), grad.new_empty(*grad.shape[:-2], grad.shape[-1])),
     gpu="rows.rectify_grad",
 )
+column_sums = GraphOp(
+    reference.column_sums, 2, lambda x: x.new_empty(*x.shape[:-2], x.shape[-1]), gpu="rows.column_sums"
+)
 gated = GraphOp(reference.gated, 2, lambda x, gate: _like(x), _gated_grad, _save, gpu="rows.gated")
 gated_grad = GraphOp(reference.gated_grad, 2, lambda grad, x, gate: (_like(x), _like(gate)), gpu="rows.gated_grad")
 project = GraphOp(
@@ -367,9 +395,10 @@ draws = GraphOp(
 )
 
 
-def _close_up_shape(keep: Tensor, graph: Tensor, position: Tensor, rows: int, graphs: int) -> tuple[Tensor, ...]:
+def _close_up_shape(keep: Tensor, k: Tensor, slot_ptr: Tensor, position: Tensor, rows: int) -> tuple[Tensor, ...]:
     places = [keep.new_empty(*keep.shape[:-1], rows, dtype=t) for t in (torch.int64, keep.dtype)]
-    return places[0], _like(graph), places[1], torch.empty_like(places[0]), torch.empty_like(places[0])
+    graph, first = torch.empty_like(places[0]), torch.empty_like(places[0])
+    return places[0], _like(position), places[1], graph, first, _like(slot_ptr)
 
 
 close_up = GraphOp(reference.close_up, 1, _close_up_shape, gpu="shrink.close_up")
@@ -395,4 +424,47 @@ pick_gated_grad = GraphOp(
     2,
     lambda grad, x, gate, index, back: (_like(x), _like(gate)),
     gpu="shrink.pick_gated_grad",
+)
+sums_and_pick = GraphOp(
+    reference.sums_and_pick,
+    2,
+    lambda x, weight, gate, index, back, ends, graph, slot_ptr: (
+        _rows(x, _graphs(slot_ptr), weight.shape[-1], x.shape[-1]),
+        _rows(x, index.shape[-1], x.shape[-1]),
+    ),
+    _sums_and_pick_grad,
+    _save,
+    gpu="pooled.sums_and_pick",
+)
+sums_and_pick_grad = GraphOp(
+    reference.sums_and_pick_grad,
+    3,
+    lambda grad_sums, grad_picked, x, weight, gate, index, back, ends, graph, slot_ptr: (
+        _like(x),
+        _like(weight),
+        _like(gate),
+    ),
+    gpu="pooled.sums_and_pick_grad",
+)
+tile_propagate = GraphOp(
+    tiles.tile_propagate,
+    2,
+    lambda x, scale, self_weight, bits, slot_ptr: _like(x),
+    _tile_propagate_grad,
+    _tile_propagate_save,
+    gpu="tiles.tile_propagate",
+)
+tile_convolve = GraphOp(
+    tiles.tile_convolve,
+    2,
+    lambda x, bias, scale, self_weight, bits, slot_ptr, rectify: _like(x),
+    _tile_convolve_grad,
+    _tile_convolve_save,
+    gpu="tiles.tile_convolve",
+)
+tile_induce = GraphOp(
+    tiles.tile_induce,
+    2,
+    lambda bits, index, before, after: bits.new_empty(*bits.shape[:-2], index.shape[-1], bits.shape[-1]),
+    gpu="tiles.tile_induce",
 )

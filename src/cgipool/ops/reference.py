@@ -305,6 +305,11 @@ def rectify_grad(grad: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
     return before, before.sum(0)
 
 
+def column_sums(x: Tensor) -> Tensor:
+    """[F] the sum over all positions."""
+    return x.sum(0)
+
+
 def gated(x: Tensor, gate: Tensor) -> Tensor:
     """Each row times its gate: [C, F] and [C] → [C, F]."""
     return x * gate.unsqueeze(1)
@@ -349,20 +354,23 @@ def _mix32(x: Tensor) -> Tensor:
 
 
 def close_up(
-    keep: Tensor, graph: Tensor, position: Tensor, rows: int, graphs: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The positions with keep = 1 move together, into `rows` places.
+    keep: Tensor, k: Tensor, slot_ptr: Tensor, position: Tensor, rows: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The positions with keep = 1 move together, into `rows` places; k[b] of them are in graph b.
 
-    [rows] which position stands at each place, or −1; [C] which place each position has, or −1; and of each place
-    [rows] whether it is alive, its graph (behind the last, the last one) and its first position.
+    [rows] which position stands at each place, or −1; [C] which place each position has, or −1; of each place [rows]
+    whether it is alive, its graph (behind the last, the last one) and its first position; [B + 1] where the graphs
+    begin now.
     """
     kept = keep.nonzero().squeeze(1)
     index, back = kept.new_full((rows,), -1), kept.new_full((len(keep),), -1)
     index[: len(kept)] = kept
     back[kept] = torch.arange(len(kept), device=keep.device)
     there, held = index >= 0, index.clamp(min=0)
-    of_graph = torch.where(there, graph[held], graphs - 1)
-    return index, back, there.to(keep.dtype), of_graph, torch.where(there, position[held], 0)
+    ends = torch.nn.functional.pad(torch.cumsum(k, 0), (1, 0))
+    place = torch.arange(rows, device=keep.device)
+    graph = torch.searchsorted(ends[1:].contiguous(), place, right=True).clamp(max=len(k) - 1)
+    return index, back, there.to(keep.dtype), graph, torch.where(there, position[held], 0), ends
 
 
 def induce(row_ptr: Tensor, neighbor: Tensor, index: Tensor, back: Tensor) -> tuple[Tensor, Tensor]:
@@ -393,3 +401,29 @@ def pick_gated_grad(grad: Tensor, x: Tensor, gate: Tensor, index: Tensor, back: 
     """Gradients of `pick_gated` by x and gate."""
     there = pick(grad, back, index)
     return there * gate.unsqueeze(1), (there * x).sum(1)
+
+
+def sums_and_pick(
+    x: Tensor, weight: Tensor, gate: Tensor, index: Tensor, back: Tensor, ends: Tensor, graph: Tensor, slot_ptr: Tensor
+) -> tuple[Tensor, Tensor]:
+    """`sums` and `pick_gated` of the same rows: [B, M, F] and [rows, F]. The places of graph b, of those that `index`
+    and `back` number, begin at ends[b]."""
+    return sums(x, weight, graph, slot_ptr), pick_gated(x, gate, index, back)
+
+
+def sums_and_pick_grad(
+    grad_sums: Tensor,
+    grad_picked: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    gate: Tensor,
+    index: Tensor,
+    back: Tensor,
+    ends: Tensor,
+    graph: Tensor,
+    slot_ptr: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of `sums_and_pick` by x, weight and gate."""
+    by_x, by_gate = pick_gated_grad(grad_picked, x, gate, index, back)
+    by_x = by_x.add_(spread(grad_sums, weight, graph, slot_ptr))
+    return by_x, dots(x, grad_sums, graph, slot_ptr), by_gate

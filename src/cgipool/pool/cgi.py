@@ -112,14 +112,13 @@ class CGIPool(nn.Module):
             keep_d, gate_f = keep_r, torch.ones_like(y_r)
         keep_d = keep_d if keep is None else keep[level.position]
 
-        total = level.sums(h, torch.stack([level.alive, y_r * keep_r, gate_f * keep_f], 1))
+        weight = torch.stack([level.alive, y_r * keep_r, gate_f * keep_f], 1)
+        total, x, coarse = level.sum_and_coarsen(h, weight, y_d, keep_d, k)
         count = torch.stack([level.size, k, k], 1).clamp(min=1)
         e, e_r, e_f = (total / count.unsqueeze(2)).unbind(1)
         real, fake = self.discriminator.pairs((e, e_r), (e, e_f))
         bound, even = BOUNDS[self.mi]
         loss = level.over_graphs(bound(real, fake))
-
-        x, coarse = level.coarsen(h, y_d, keep_d, k)
         metrics = {} if self.training else _diagnose(level, loss, real - even, fake - even, keep_r, keep_f)
         return Pooled(x, coarse, {"mi": loss}, metrics, {"y_r": y_r, "y_f": y_f, "y_d": y_d})
 

@@ -18,7 +18,7 @@ from cgipool.data.graphs import GraphSet
 from cgipool.ops.draws import extended, shuffled
 from cgipool.pool import method_named
 from cgipool.training.objective import class_weights, classification_loss
-from cgipool.training.resident import Resident
+from cgipool.training.resident import Resident, near_dense
 from cgipool.training.split import EVALUATION, ORDER, STEP, Task, fit_encoder, initial_model
 from cgipool.training.stack import MOMENTS, Program, Stack
 
@@ -49,7 +49,8 @@ class Group:
         self.tasks, self.recipe, self.graphs = list(tasks), tasks[0].recipe, graphs
         self.device = torch.device(tasks[0].device)
         self.encoders = [fit_encoder(task, graphs) for task in tasks]
-        self.data = Resident(graphs, [e.encode(graphs) for e in self.encoders], self.device)
+        tiled = self.device.type == "cuda" and near_dense(graphs)
+        self.data = Resident(graphs, [e.encode(graphs) for e in self.encoders], self.device, tiled)
         models = [initial_model(task, graphs, e) for task, e in zip(tasks, self.encoders, strict=True)]
         self.stack = Stack(models, self.device, self.recipe.lr, self.recipe.weight_decay)
         self.class_weight = torch.stack(
@@ -79,6 +80,7 @@ class Group:
         splits, device = len(self.tasks), self.device
         self.epoch, self.step_number = self._put(0), self._put(0)
         self.order = torch.full((splits, self.steps, self.batch_size), -1, device=device)
+        self.keys = torch.zeros(splits, self.steps, dtype=torch.int64, device=device)
         self.best_loss = torch.full((splits,), torch.inf, device=device)
         self.best_epoch = torch.zeros(splits, dtype=torch.int64, device=device)
         self.best = {name: p.detach().clone() for name, p in self.stack.params.items()}
@@ -128,10 +130,11 @@ class Group:
         self.step_number.zero_()
         self.total.zero_()
         self.order.copy_(self._epoch_order(self.epoch))
+        steps = torch.arange(self.steps, device=self.device)
+        self.keys.copy_(extended(extended(self.step_key, self.epoch).unsqueeze(1), steps))
 
     def _step(self) -> None:
-        ids = self.order.index_select(1, self.step_number.view(1)).squeeze(1)
-        key = extended(extended(self.step_key, self.epoch), self.step_number)
+        ids, key = (t.index_select(1, self.step_number.view(1)).squeeze(1) for t in (self.order, self.keys))
         batch = self.data.batch(ids, key, self.room)
         self.stack.base.rows = self.rows
         weight = self.own_weight if self._has_own_loss else 0.0
@@ -186,7 +189,7 @@ class Group:
         before = [t.clone() for t in state]
         params = {name: p.detach().clone() for name, p in self.stack.params.items()}
         best = {name: b.clone() for name, b in self.best.items()}
-        moments = {n: {p: v.clone() for p, v in m.items()} for n, m in self.stack.moments().items()}
+        moments = {n: {p: v.clone() for p, v in m.items()} for n, m in self.stack.moments.items()}
         parts = {"begin": self._begin, "step": self._step, "end": self._end}
         pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
         if self.device.type == "cuda":
@@ -232,7 +235,7 @@ class Group:
         self.data.keep(chosen)
         self.stack.keep(chosen)
         self.best = {name: b[chosen] for name, b in self.best.items()}
-        for name in ("class_weight", "train", "step_key", "order_key", "evaluation_key", "order", "best_loss",
+        for name in ("class_weight", "train", "step_key", "order_key", "evaluation_key", "order", "keys", "best_loss",
                      "best_epoch", "total"):  # fmt: skip
             setattr(self, name, getattr(self, name)[chosen].clone())
         self.val = [Piece(Batch(*(t[chosen] for t in b)), there[chosen], rows) for b, there, rows in self.val]
@@ -275,7 +278,7 @@ class Group:
         """All that the next epoch of one split needs, by the names of a checkpoint."""
         tensors = {f"now/{name}": p[split] for name, p in self.stack.params.items()}
         tensors |= {f"best/{name}": value for name, value in self.best_of(split).items()}
-        for name, parts in self.stack.moments().items():
+        for name, parts in self.stack.moments.items():
             for part, value in parts.items():
                 tensors[f"adam/{part}/{name}"] = value if part == "step" else value[split]
         return tensors

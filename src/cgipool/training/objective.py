@@ -12,7 +12,9 @@ from cgipool.network import Output
 def classification_loss(logits: Tensor, y: Tensor, weight: Tensor) -> Tensor:
     """Eq. 5 as a weighted mean of cross-entropies, weight [B]. The paper prints a sum over graphs, its code takes the
     mean: with Adam the two differ only in how strongly weight decay and L_MI count beside them."""
-    return (F.cross_entropy(logits, y, reduction="none") * weight).sum() / weight.sum().clamp(min=1e-12)
+    # Not `F.cross_entropy`: under `vmap` it is a decomposition that imports torch's symbolic shapes, a second's work.
+    right = F.log_softmax(logits, 1).gather(1, y.unsqueeze(1)).squeeze(1)
+    return -(right * weight).sum() / weight.sum().clamp(min=1e-12)
 
 
 def objective(output: Output, batch: Batch, class_weight: Tensor, own_weight: float | Tensor) -> Tensor:

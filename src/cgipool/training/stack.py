@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.func import functional_call
+from torch.optim.adam import adam
 
 from cgipool.data.batch import Batch
 from cgipool.network import Model
@@ -43,10 +44,9 @@ class Stack:
             name: torch.stack([dict(m.named_buffers())[name] for m in models]).to(device)
             for name, _ in models[0].named_buffers()
         }
-        graph = device.type == "cuda"
-        self.optimizer = torch.optim.Adam(
-            self.params.values(), lr=lr, weight_decay=weight_decay, fused=True, capturable=graph
-        )
+        self.lr, self.weight_decay = lr, weight_decay
+        self.moments = {name: _no_moments(p) for name, p in self.params.items()}
+        """Adam's state by name of weight. The count of steps is the same for all splits, and has no split axis."""
 
     @property
     def splits(self) -> int:
@@ -71,9 +71,34 @@ class Stack:
         """One step of every split; the losses [S] before it. A split's gradient does not depend on the others'."""
         losses = self.losses(batch, class_weight, own_weight)
         losses.sum().backward()
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        self._adam()
         return losses.detach()
+
+    @torch.no_grad()
+    def _adam(self) -> None:
+        """One update of all weights that have a gradient. torch's own function, not its optimiser: making one of those
+        imports torch's compiler, which takes seconds."""
+        trained = {name: p for name, p in self.params.items() if p.grad is not None}
+        moments = [self.moments[name] for name in trained]
+        adam(
+            list(trained.values()),
+            [p.grad for p in trained.values() if p.grad is not None],
+            [m["exp_avg"] for m in moments],
+            [m["exp_avg_sq"] for m in moments],
+            [],
+            [m["step"] for m in moments],
+            fused=True,
+            capturable=next(iter(trained.values())).device.type == "cuda",
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=self.lr,
+            weight_decay=self.weight_decay,
+            eps=1e-8,
+            maximize=False,
+        )
+        for p in trained.values():
+            p.grad = None
 
     @torch.no_grad()
     def answer(self, params: dict[str, Tensor], batch: Batch) -> Answer:
@@ -88,36 +113,31 @@ class Stack:
         self.base.eval()
         return Answer(*torch.vmap(one)(params, self.buffers, batch))
 
-    def moments(self) -> dict[str, dict[str, Tensor]]:
-        """Adam's state by name of weight. The count of steps is the same for all splits, and has no split axis."""
-        return {name: dict(self.optimizer.state[p]) for name, p in self.params.items() if p in self.optimizer.state}
-
     @torch.no_grad()
     def restore(self, params: dict[str, Tensor], moments: dict[str, dict[str, Tensor]]) -> None:
-        """Put weights and Adam's state back, in place where they are there already: a captured step keeps its
-        addresses."""
+        """Put weights and Adam's state back, in place: a captured step keeps its addresses. A weight without saved
+        moments has none."""
         for name, value in params.items():
             self.params[name].copy_(value)
-        for name, p in self.params.items():
-            for part in MOMENTS:
-                new, old = moments.get(name, {}).get(part), self.optimizer.state[p].get(part)
-                if old is not None:
-                    old.copy_(new) if new is not None else old.zero_()
-                elif new is not None:
-                    self.optimizer.state[p][part] = new.clone()
+        for name, parts in self.moments.items():
+            for part, old in parts.items():
+                new = moments.get(name, {}).get(part)
+                old.copy_(new) if new is not None else old.zero_()
 
     def keep(self, splits: Tensor) -> None:
         """Go on with these splits alone."""
-        before = self.moments()
         self.params = {name: p.detach()[splits].requires_grad_() for name, p in self.params.items()}
         self.buffers = {name: b[splits] for name, b in self.buffers.items()}
-        group = self.optimizer.param_groups[0]
-        options = {name: group[name] for name in ("lr", "weight_decay", "fused", "capturable")}
-        self.optimizer = torch.optim.Adam(self.params.values(), **options)
-        for name, parts in before.items():
-            self.optimizer.state[self.params[name]] = {
-                part: value.clone() if part == "step" else value[splits] for part, value in parts.items()
-            }
+        self.moments = {
+            name: {part: value.clone() if part == "step" else value[splits] for part, value in parts.items()}
+            for name, parts in self.moments.items()
+        }
+
+
+def _no_moments(weight: Tensor) -> dict[str, Tensor]:
+    """Adam's state before the first step, by the names that `MOMENTS` lists."""
+    step = torch.zeros((), device=weight.device)
+    return dict(zip(MOMENTS, (step, *torch.zeros(2, *weight.shape, device=weight.device)), strict=True))
 
 
 class Program:

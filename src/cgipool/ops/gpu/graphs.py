@@ -173,14 +173,14 @@ def softmax_grad(grad: Tensor, soft: Tensor, graph: Tensor, slot_ptr: Tensor) ->
 
 
 @triton.jit
-def _rank(score, alive, first, last, row, own, living, base, column, M: tl.constexpr, SIZE: tl.constexpr):
+def _rank(score, alive, first, last, row, own, living, base, SIZE: tl.constexpr):
     """How many positions of a graph come before each row: the living first, by descending score, ties by position."""
     rank = tl.zeros((SIZE,), tl.int32)
     for start in range(first, last, SIZE):
         other = start + tl.arange(0, SIZE)
         there = other < last
         lives = there & (tl.load(alive + base + other, mask=there, other=0.0) > 0)
-        value = tl.load(score + (base + other) * M + column, mask=there, other=0.0).to(tl.float32)
+        value = tl.load(score + base + other, mask=there, other=0.0).to(tl.float32)
         earlier = there[None, :] & (other[None, :] < row[:, None])
         better = (value[None, :] > own[:, None]) | ((value[None, :] == own[:, None]) & earlier)
         before = tl.where(living[:, None], lives[None, :] & better, lives[None, :] | earlier)
@@ -189,23 +189,30 @@ def _rank(score, alive, first, last, row, own, living, base, column, M: tl.const
 
 
 @triton.jit(do_not_specialize=["C", "B"])
-def _keep_top_k(score, alive, k, slot_ptr, out, C, B, M: tl.constexpr, SIZE: tl.constexpr):
-    """1 at the living positions of rank below k, one graph and one column to a program; 0 in the padding."""
-    b, split, column = tl.program_id(0), tl.program_id(1).to(tl.int64), tl.program_id(2)
+def _keep_top_k(score, alive, k, slot_ptr, out, C, B, M: tl.constexpr, SIZE: tl.constexpr, PARTS: tl.constexpr):
+    """1 at the living positions with fewer than k living ones before them, by score, then by position; 0 in the
+    padding. A graph and a column go to PARTS programs."""
+    b, part = tl.program_id(0) // PARTS, tl.program_id(0) % PARTS
+    split, column = tl.program_id(1).to(tl.int64), tl.program_id(2)
     first = tl.load(slot_ptr + split * (B + 1) + b)
     last = tl.load(slot_ptr + split * (B + 1) + b + 1)
     count = tl.load(k + split * B + b)
     base = split * C
-    for start in range(first, last, SIZE):
+    for start in range(first + part * SIZE, last, PARTS * SIZE):
         row = start + tl.arange(0, SIZE)
         here = row < last
         living = here & (tl.load(alive + base + row, mask=here, other=0.0) > 0)
         own = tl.load(score + (base + row) * M + column, mask=here, other=0.0).to(tl.float32)
-        rank = _rank(score, alive, first, last, row, own, living, base, column, M, SIZE)
-        kept = (living & (rank < count)).to(out.dtype.element_ty)
-        tl.store(out + (base + row) * M + column, kept, mask=here)
+        rank = tl.zeros((SIZE,), tl.int32)
+        for begin in range(first, last, SIZE):
+            other = begin + tl.arange(0, SIZE)
+            lives = tl.load(alive + base + other, mask=other < last, other=0.0) > 0
+            value = tl.load(score + (base + other) * M + column, mask=other < last, other=0.0).to(tl.float32)
+            tied = (value[None, :] == own[:, None]) & (other[None, :] < row[:, None])
+            rank += tl.sum((lives[None, :] & ((value[None, :] > own[:, None]) | tied)).to(tl.int32), 1)
+        tl.store(out + (base + row) * M + column, (living & (rank < count)).to(out.dtype.element_ty), mask=here)
     if b == B - 1:
-        for start in range(last, C, SIZE):
+        for start in range(last + part * SIZE, C, PARTS * SIZE):
             row = start + tl.arange(0, SIZE)
             tl.store(out + (base + row) * M + column, tl.zeros((SIZE,), out.dtype.element_ty), mask=row < C)
 
@@ -214,9 +221,10 @@ def keep_top_k(score: Tensor, alive: Tensor, k: Tensor, graph: Tensor, slot_ptr:
     """1 at the k best living positions of every graph by each column of score, else 0."""
     score, alive, k, slot_ptr = dense(score, alive, k, slot_ptr)
     (splits, positions, columns), graphs = score.shape, slot_ptr.shape[1] - 1
-    out = torch.empty_like(score)
-    grid = (graphs, splits, columns)
-    _keep_top_k[grid](score, alive, k, slot_ptr, out, positions, graphs, M=columns, SIZE=32, num_warps=4)
+    out, parts = torch.empty_like(score), 4
+    _keep_top_k[(graphs * parts, splits, columns)](
+        score, alive, k, slot_ptr, out, positions, graphs, M=columns, SIZE=32, PARTS=parts, num_warps=2
+    )
     return out
 
 
@@ -232,7 +240,7 @@ def _order(score, alive, slot_ptr, order, place, C, B, SIZE: tl.constexpr):
         here = row < last
         living = here & (tl.load(alive + base + row, mask=here, other=0.0) > 0)
         own = tl.load(score + base + row, mask=here, other=0.0).to(tl.float32)
-        to = first + _rank(score, alive, first, last, row, own, living, base, 0, 1, SIZE)
+        to = first + _rank(score, alive, first, last, row, own, living, base, SIZE)
         tl.store(place + base + row, to, mask=here)
         tl.store(order + base + to, row.to(tl.int64), mask=here)
     if b == B - 1:

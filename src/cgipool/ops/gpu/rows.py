@@ -56,6 +56,28 @@ def rectify_grad(grad: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @triton.jit(do_not_specialize=["C"])
+def _column_sums(x, out, C, F, ROWS: tl.constexpr, COLS: tl.constexpr):
+    """out = Σ_p x[p], one split and one tile of columns to a program."""
+    split = tl.program_id(0).to(tl.int64)
+    col = tl.program_id(1) * COLS + tl.arange(0, COLS)
+    acc = tl.zeros((COLS,), tl.float32)
+    for start in range(0, C, ROWS):
+        row = start + tl.arange(0, ROWS)
+        mask = (row < C)[:, None] & (col < F)[None, :]
+        acc += tl.sum(tl.load(x + (split * C + row)[:, None] * F + col[None, :], mask=mask, other=0.0), 0)
+    tl.store(out + split * F + col, acc.to(out.dtype.element_ty), mask=col < F)
+
+
+def column_sums(x: Tensor) -> Tensor:
+    """The sum over positions, made for few columns."""
+    (x,) = dense(x)
+    splits, positions, features = x.shape
+    out, cols = x.new_empty(splits, features), power(features, most=8)
+    _column_sums[(splits, tiles(features, cols))](x, out, positions, features, ROWS=1024, COLS=cols, num_warps=8)
+    return out
+
+
+@triton.jit(do_not_specialize=["C"])
 def _gated(x, gate, out, C, F, ROWS: tl.constexpr, COLS: tl.constexpr):
     """out[p] = gate[p] · x[p]."""
     split = tl.program_id(1).to(tl.int64)
@@ -108,37 +130,27 @@ def gated_grad(grad: Tensor, x: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @triton.jit(do_not_specialize=["C"])
-def _project(x, weight, out, C, F, M: tl.constexpr, MP: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr):
-    """out[p, m] = x[p] · weight[m], for all m (padded to MP) at once."""
+def _project(x, weight, out, C, F, M: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr):
+    """out[p, m] = x[p] · weight[m]; COLS covers all features, so that x is read once."""
     split = tl.program_id(1).to(tl.int64)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    m = tl.arange(0, MP)
-    acc = tl.zeros((ROWS, MP), out.dtype.element_ty)
-    for start in range(0, F, COLS):
-        col = start + tl.arange(0, COLS)
-        wide = (col < F)[None, :]
-        value = tl.load(x + (split * C + row)[:, None] * F + col[None, :], mask=(row < C)[:, None] & wide, other=0.0)
-        w = tl.load(weight + (split * M + m)[:, None] * F + col[None, :], mask=(m < M)[:, None] & wide, other=0.0)
-        acc += tl.sum(value[:, None, :] * w[None, :, :], 2)
-    tl.store(out + (split * C + row)[:, None] * M + m[None, :], acc, mask=(row < C)[:, None] & (m < M)[None, :])
+    col = tl.arange(0, COLS)
+    wide = col < F
+    mask = (row < C)[:, None] & wide[None, :]
+    value = tl.load(x + (split * C + row)[:, None] * F + col[None, :], mask=mask, other=0.0)
+    for m in tl.static_range(M):
+        w = tl.load(weight + (split * M + m) * F + col, mask=wide, other=0.0)
+        tl.store(out + (split * C + row) * M + m, tl.sum(value * w[None, :], 1), mask=row < C)
 
 
 def project(x: Tensor, weight: Tensor) -> Tensor:
     """x Wᵀ for few rows of W."""
     x, weight = dense(x, weight)
     (splits, positions, features), columns = x.shape, weight.shape[1]
-    out = x.new_empty(splits, positions, columns)
-    _project[(tiles(positions, 16), splits)](
-        x,
-        weight,
-        out,
-        positions,
-        features,
-        M=columns,
-        MP=power(columns),
-        ROWS=16,
-        COLS=power(features, most=128),
-        num_warps=4,
+    out, cols = x.new_empty(splits, positions, columns), power(features, most=1 << 16)
+    rows = max(1, 2048 // cols)
+    _project[(tiles(positions, rows), splits)](
+        x, weight, out, positions, features, M=columns, ROWS=rows, COLS=cols, num_warps=4
     )
     return out
 
@@ -151,23 +163,23 @@ def _project_grad(
     """by_x[p] = Σ_m grad[p, m] · weight[m]; by_weight[part, m] = Σ over the part's positions of grad[p, m] · x[p]."""
     part, split = tl.program_id(0), tl.program_id(1).to(tl.int64)
     col = tl.program_id(2) * COLS + tl.arange(0, COLS)
-    m = tl.arange(0, MP)
     wide = col < F
-    narrow = (m < M)[:, None] & wide[None, :]
-    w = tl.load(weight + (split * M + m)[:, None] * F + col[None, :], mask=narrow, other=0.0)
+    every = tl.arange(0, MP)
     acc = tl.zeros((MP, COLS), tl.float32)
     for tile in range(EACH):
         row = (part * EACH + tile) * ROWS + tl.arange(0, ROWS)
-        here = row < C
-        mask = here[:, None] & wide[None, :]
+        mask = (row < C)[:, None] & wide[None, :]
         at = (split * C + row)[:, None] * F + col[None, :]
-        g = tl.load(
-            grad + (split * C + row)[:, None] * M + m[None, :], mask=here[:, None] & (m < M)[None, :], other=0.0
-        )
-        acc += tl.sum(g[:, :, None] * tl.load(x + at, mask=mask, other=0.0)[:, None, :], 0)
-        tl.store(by_x + at, tl.sum(g[:, :, None] * w[None, :, :], 1), mask=mask)
-    place = ((split * parts + part) * M + m)[:, None] * F + col[None, :]
-    tl.store(by_weight + place, acc.to(by_weight.dtype.element_ty), mask=narrow)
+        value = tl.load(x + at, mask=mask, other=0.0)
+        total = tl.zeros((ROWS, COLS), tl.float32)
+        for m in tl.static_range(M):
+            g = tl.load(grad + (split * C + row) * M + m, mask=row < C, other=0.0)
+            w = tl.load(weight + (split * M + m) * F + col, mask=wide, other=0.0)
+            total += g[:, None] * w[None, :]
+            acc += tl.where((every == m)[:, None], tl.sum(g[:, None] * value, 0)[None, :], 0.0)
+        tl.store(by_x + at, total.to(by_x.dtype.element_ty), mask=mask)
+    place = ((split * parts + part) * M + every)[:, None] * F + col[None, :]
+    tl.store(by_weight + place, acc.to(by_weight.dtype.element_ty), mask=(every < M)[:, None] & wide[None, :])
 
 
 def project_grad(grad: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:

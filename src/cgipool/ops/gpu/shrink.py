@@ -14,44 +14,55 @@ from cgipool.ops.gpu.launch import dense, power, tiles
 
 @triton.jit(do_not_specialize=["C", "R", "B"])
 def _close_up(
-    keep, before, graph, position, index, back, alive, of_graph, of_position, C, R, B, SIZE: tl.constexpr
+    keep, k, slot_ptr, position, index, back, alive, of_graph, of_position, ends, C, R, B,
+    GRAPHS: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
-    """Every position writes itself to its place; every place behind the last kept one is marked as empty."""
-    split = tl.program_id(1).to(tl.int64)
-    at = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
-    here = at < C
-    kept = here & (tl.load(keep + split * C + at, mask=here, other=0.0) > 0)
-    place = tl.load(before + split * C + at, mask=here, other=0).to(tl.int64) - 1
-    tl.store(back + split * C + at, tl.where(kept, place, -1), mask=here)
-    kept = kept & (place < R)
-    to = split * R + place
-    tl.store(index + to, at.to(tl.int64), mask=kept)
-    tl.store(alive + to, tl.full((SIZE,), 1.0, alive.dtype.element_ty), mask=kept)
-    tl.store(of_graph + to, tl.load(graph + split * C + at, mask=kept, other=0), mask=kept)
-    tl.store(of_position + to, tl.load(position + split * C + at, mask=kept, other=0), mask=kept)
-    count = tl.load(before + split * C + C - 1)
-    empty = (at < R) & (at >= count)
-    to = split * R + at
-    tl.store(index + to, tl.full((SIZE,), -1, tl.int64), mask=empty)
-    tl.store(alive + to, tl.full((SIZE,), 0.0, alive.dtype.element_ty), mask=empty)
-    tl.store(of_graph + to, tl.full((SIZE,), 0, tl.int64) + B - 1, mask=empty)
-    tl.store(of_position + to, tl.full((SIZE,), 0, tl.int64), mask=empty)
+    """One graph: its kept positions write themselves to their places, which begin behind those of the graphs before
+    it. The last graph also marks the padding and the places behind the last kept one."""
+    b, split = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    every = tl.arange(0, GRAPHS)
+    place = tl.sum(tl.load(k + split * B + every, mask=every < b, other=0), 0)
+    tl.store(ends + split * (B + 1) + b, place)
+    first = tl.load(slot_ptr + split * (B + 1) + b)
+    last = tl.load(slot_ptr + split * (B + 1) + b + 1)
+    stop = tl.where(b == B - 1, C, last)
+    for start in range(first, stop, SIZE):
+        at = start + tl.arange(0, SIZE)
+        kept = (tl.load(keep + split * C + at, mask=at < last, other=0.0) > 0).to(tl.int64)
+        to = place + tl.cumsum(kept, 0) - 1
+        place += tl.sum(kept, 0)
+        tl.store(back + split * C + at, tl.where(kept > 0, to, -1), mask=at < stop)
+        there = (kept > 0) & (to < R)
+        to += split * R
+        tl.store(index + to, at, mask=there)
+        tl.store(alive + to, tl.full((SIZE,), 1.0, alive.dtype.element_ty), mask=there)
+        tl.store(of_graph + to, tl.full((SIZE,), 0, tl.int64) + b, mask=there)
+        tl.store(of_position + to, tl.load(position + split * C + at, mask=there, other=0), mask=there)
+    if b == B - 1:
+        tl.store(ends + split * (B + 1) + B, place)
+        for start in range(place, R, SIZE):
+            at = start + tl.arange(0, SIZE)
+            to, empty = split * R + at, at < R
+            tl.store(index + to, tl.full((SIZE,), -1, tl.int64), mask=empty)
+            tl.store(alive + to, tl.full((SIZE,), 0.0, alive.dtype.element_ty), mask=empty)
+            tl.store(of_graph + to, tl.full((SIZE,), 0, tl.int64) + B - 1, mask=empty)
+            tl.store(of_position + to, tl.full((SIZE,), 0, tl.int64), mask=empty)
 
 
 def close_up(
-    keep: Tensor, graph: Tensor, position: Tensor, rows: int, graphs: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The kept positions move together: positions by place and back, and what is known of each place."""
-    keep, graph, position = dense(keep, graph, position)
-    splits, positions = keep.shape
-    before = torch.cumsum(keep > 0, 1, dtype=torch.int32)
-    index, of_graph, of_position = (graph.new_empty(splits, rows) for _ in range(3))
-    back, alive = torch.empty_like(graph), keep.new_empty(splits, rows)
-    _close_up[(tiles(max(positions, rows), 256), splits)](
-        keep, before, graph, position, index, back, alive, of_graph, of_position, positions, rows, graphs,
-        SIZE=256, num_warps=4,
+    keep: Tensor, k: Tensor, slot_ptr: Tensor, position: Tensor, rows: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The kept positions move together: positions by place and back, what is known of each place, and where the graphs
+    begin now."""
+    keep, k, slot_ptr, position = dense(keep, k, slot_ptr, position)
+    (splits, positions), graphs = keep.shape, k.shape[1]
+    index, of_graph, of_position = (position.new_empty(splits, rows) for _ in range(3))
+    back, alive, ends = torch.empty_like(position), keep.new_empty(splits, rows), torch.empty_like(slot_ptr)
+    _close_up[(graphs, splits)](
+        keep, k, slot_ptr, position, index, back, alive, of_graph, of_position, ends, positions, rows, graphs,
+        GRAPHS=power(graphs, most=1 << 20), SIZE=64, num_warps=2,
     )  # fmt: skip
-    return index, back, alive, of_graph, of_position
+    return index, back, alive, of_graph, of_position, ends
 
 
 @triton.jit(do_not_specialize=["C", "R", "E"])
