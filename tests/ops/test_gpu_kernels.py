@@ -57,3 +57,23 @@ def test_against_float64(name: str, first: int, size: str) -> None:
 
 def test_every_op_of_a_static_step_has_a_kernel() -> None:
     assert {name for name, op in OPS.items() if not op.gpu} == {"take", "take_grad"}
+
+
+def test_large_graphs_are_ranked_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cgipool.ops.gpu import graphs
+
+    monkeypatch.setattr(graphs, "LARGE", 8)
+    random = torch.Generator().manual_seed(0)
+    slot_ptr = torch.tensor([[0, 700, 701, 740, 745]])
+    sizes = torch.diff(slot_ptr[0])
+    graph = torch.repeat_interleave(torch.arange(4), sizes)
+    graph = torch.nn.functional.pad(graph, (0, 5), value=3).unsqueeze(0)
+    score = torch.randn(1, 750, 3, generator=random)
+    score[..., 1] = (score[..., 1] * 2).round() / 2  # many ties, zeros of both signs among them
+    score[..., 2] = -score[..., 2].abs()
+    alive = (torch.rand(1, 750, generator=random) < 0.8).float()
+    alive[:, 745:] = 0
+    for k in ([300, 1, 20, 2], [1, 0, 39, 5], [700, 1, 0, 3]):
+        where = (torch.tensor([k]), graph, slot_ptr)
+        kept = graphs.keep_top_k(*(t.to(DEVICE) for t in (score, alive, *where))).cpu()
+        assert torch.equal(kept, OPS["keep_top_k"].run(score, alive, *where))
