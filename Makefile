@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench bench-gpu check-long clean
+.PHONY: demo test lint browser bench bench-gpu check-long clean
 
 demo: .venv/core
 	$(BIN)/python -m cgipool demo
@@ -15,6 +15,19 @@ lint: .venv/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The tests of the report open it in Chromium and skip where there is none; this installs Debian's.
+browser:
+	@if command -v chromium || command -v chromium-browser || command -v google-chrome; then exit 0; fi; \
+	if ! command -v apt-get >/dev/null; then \
+		echo "no apt-get here: install Chromium by other means, so that 'chromium' is on the PATH" >&2; exit 1; \
+	fi; \
+	root=; \
+	if [ "$$(id -u)" != 0 ]; then \
+		if ! command -v sudo >/dev/null; then echo "installing Chromium needs root or sudo" >&2; exit 1; fi; \
+		root=sudo; \
+	fi; \
+	$$root apt-get update -qq && $$root apt-get install -y -qq --no-install-recommends chromium
 
 bench: .venv/dev
 	$(BIN)/python benchmarks/cpu.py

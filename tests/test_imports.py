@@ -21,6 +21,8 @@ LAYERS = [
     ("network",),
     ("baselines",),
     ("training",),
+    ("study",),
+    ("report",),
     ("released",),
     ("contract",),
     ("picture", "demo", "cli"),
@@ -31,6 +33,9 @@ LAYERS = [
 WITHOUT_TORCH = [
     "cgipool",
     "cgipool.data",
+    "cgipool.report",
+    "cgipool.study.records",
+    "cgipool.study.statistics",
     "cgipool.training.log",
     "cgipool.training.metrics",
     "cgipool.training.result",

@@ -9,6 +9,7 @@ from cgipool.cli.data import app as data
 from cgipool.cli.demo import demo
 from cgipool.cli.errors import one_line
 from cgipool.cli.methods import app as methods
+from cgipool.cli.report import report
 from cgipool.cli.train import train
 from cgipool.version import __version__
 
@@ -19,6 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(train)
+app.command()(report)
 app.add_typer(data, name="data")
 app.add_typer(methods, name="methods")
 app.command()(demo)

@@ -1,0 +1,30 @@
+"""`cgipool report`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="The folder that holds studies and their cells.")],
+    out: Annotated[Path, typer.Option(help="The folder that the report goes to.")] = Path("runs/report"),
+    study: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this study; may be repeated. Default: all.")
+    ] = None,
+) -> None:
+    """Report the studies of a store: tables (Markdown, LaTeX, CSV), figures (SVG), and a page, index.html.
+
+    The store is only read. What is missing, failed or damaged in it is told, and the rest is reported.
+    """
+    from cgipool.report import write_report
+    from cgipool.report.tables import counts
+
+    written = write_report(store, out, study or [])
+    for path in written.files:
+        typer.echo(path)
+    for problem in written.problems:
+        typer.echo(f"problem: {problem}")
+    for view in written.views:
+        typer.echo(f"{view.study.name}: {counts(view)}")
+    typer.echo(f"{written.present} of {written.wanted} cells are there")

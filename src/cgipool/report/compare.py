@@ -1,0 +1,95 @@
+"""Comparisons of methods within a study: each with the baseline on the same splits, and all of them over data sets."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cgipool.study.records import Record
+from cgipool.study.statistics import (
+    Improvement,
+    Paired,
+    Ranks,
+    holm,
+    paired,
+    probability_of_improvement,
+    ranks,
+)
+
+LEVEL = 0.05
+"""Adjusted p-values below it are called significant."""
+
+Records = Mapping[tuple[str, str], Record]
+"""By method and context."""
+
+
+@dataclass(frozen=True)
+class Against:
+    """The baseline minus a method, split by split."""
+
+    paired: Paired
+    adjusted: float
+    """p after Holm's adjustment over all comparisons of the study."""
+
+    @property
+    def significant(self) -> bool:
+        """Whether the difference is larger than chance explains."""
+        return self.adjusted < LEVEL
+
+    @property
+    def mark(self) -> str:
+        """▲ for a method significantly better than the baseline, ▼ for a worse one, else nothing."""
+        if not self.significant:
+            return ""
+        return "▲" if self.paired.difference < 0 else "▼"
+
+
+def against_baseline(records: Records, baseline: str | None) -> dict[tuple[str, str], Against]:
+    """The baseline against every other method, in each context where both were run on the same splits."""
+    found = {}
+    for (method, context), record in records.items():
+        base = records.get((baseline, context)) if baseline is not None else None
+        if method != baseline and base is not None and _same_splits(base, record):
+            one = paired(_points(base), _points(record), test_to_train=base.test_to_train)
+            if one is not None:
+                found[method, context] = one
+    adjusted = holm([one.p for one in found.values()])
+    return {place: Against(one, p) for (place, one), p in zip(found.items(), adjusted, strict=True)}
+
+
+def mean_ranks(records: Records, methods: Sequence[str]) -> Ranks | None:
+    """Average ranks of the methods over contexts."""
+    means: dict[str, dict[str, float]] = {method: {} for method in methods}
+    for (method, context), record in records.items():
+        means[method][context] = float(record.percent().mean())
+    return ranks({method: found for method, found in means.items() if found})
+
+
+def improvements(records: Records, baseline: str | None, methods: Sequence[str]) -> dict[str, Improvement]:
+    """By method, how probably a run of the baseline is better than one of the method."""
+    values: dict[str, dict[str, list[float]]] = {}
+    for (method, context), record in records.items():
+        values.setdefault(method, {})[context] = record.percent().tolist()
+    found = {}
+    for method in methods:
+        if baseline in values and method in values and method != baseline:
+            one = probability_of_improvement(values[baseline], values[method])
+            if one is not None:
+                found[method] = one
+    return found
+
+
+def ranks_among(means: Sequence[float]) -> list[float]:
+    """The rank of each mean, 1 for the highest; ties share the mean of their places."""
+    array = np.asarray(means)
+    return [float(1 + (array > mean).sum() + ((array == mean).sum() - 1) / 2) for mean in means]
+
+
+def _same_splits(one: Record, other: Record) -> bool:
+    """Whether a split's number means the same graphs in both."""
+    parts = [(r.cell.get("seed"), r.cell.get("split_kind"), r.provenance.get("data")) for r in (one, other)]
+    return parts[0] == parts[1]
+
+
+def _points(record: Record) -> dict[int, float]:
+    return {split: 100.0 * value for split, value in record.metric().items()}

@@ -1,0 +1,136 @@
+"""The tables of a study as Markdown, LaTeX and CSV."""
+
+import csv
+import io
+from collections.abc import Iterable
+
+from cgipool.report.blocks import Block, blocks_of
+from cgipool.report.view import DONE, FAILED, MISSING, View
+
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": "$<$",
+    ">": "$>$",
+    "±": r"$\pm$",
+    "−": "$-$",
+    "×": r"$\times$",
+    "–": "--",
+    "·": r"$\cdot$",
+    "χ": r"$\chi$",
+    "²": r"$^2$",
+    "α": r"$\alpha$",
+    "▲": r"$\bigtriangleup$",
+    "▼": r"$\bigtriangledown$",
+    "†": r"$\dagger$",
+    "“": "``",
+    "”": "''",
+}
+"""Characters that LaTeX reads as commands, or does not know in text."""
+
+COUNTED = ["val_loss", "epochs", "best_epoch", "seconds"]
+
+
+def counts(view: View) -> str:
+    """How many cells there are of those wanted, in words."""
+    said = f"{view.count(DONE)} of {len(view.entries)} cells are there"
+    parts = [f"{count} {status}" for status in (FAILED, MISSING) if (count := view.count(status))]
+    return f"{said}; {', '.join(parts)}" if parts else said
+
+
+def markdown(view: View) -> str:
+    """A page of tables."""
+    study = view.study
+    parts = [f"# {_md(study.title)}", _md(study.about), f"{counts(view)}."]
+    for block in blocks_of(view):
+        parts += [f"## {_md(block.title)}", "  \n".join(map(_md, block.words)), "\n".join(_md_rows(block))]
+    failed = [e for e in view.entries if e.status == FAILED]
+    if failed:
+        lines = [f"- {_md(view.title(e.method))}, {_md(e.context)}: {_md(e.reason or '')}" for e in failed]
+        parts += ["## Failed cells", "\n".join(lines)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def latex(view: View) -> str:
+    r"""The same tables, to be \input where the packages booktabs and longtable are loaded."""
+    parts = ["% Needs \\usepackage{booktabs,longtable}.", f"% {_tex(_flat(view.study.title))}"]
+    parts += [_tex_table(block) for block in blocks_of(view)]
+    return "\n\n".join(parts) + "\n"
+
+
+def tidy(view: View) -> str:
+    """One row per cell and split, as CSV."""
+    done = [(entry, entry.record) for entry in view.entries if entry.record]
+    metrics = list(dict.fromkeys(name for _, record in done for row in record.splits for name in row["test"]))
+    axes = list(dict.fromkeys(["method", "dataset", *view.study.axes]))
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["study", *axes, "split", *metrics, *COUNTED, "key"])
+    for entry, record in done:
+        place = [entry.wanted.at.get(axis, record.cell.get(axis)) for axis in axes]
+        for row in record.splits:
+            numbers = [row["test"].get(name) for name in metrics] + [row.get(name) for name in COUNTED]
+            writer.writerow([view.study.name, *place, row["split"], *numbers, record.key])
+    return file.getvalue()
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _md(text: str) -> str:
+    """Text that Markdown shows as it is, on one line."""
+    text = _flat(text).replace("&", "&amp;").replace("<", "&lt;")
+    for character in "\\`*_[]|#":
+        text = text.replace(character, f"\\{character}")
+    return text
+
+
+def _md_rows(block: Block) -> Iterable[str]:
+    yield _md_line(map(_md, block.head))
+    yield _md_line("---" if place < block.left else "---:" for place in range(len(block.head)))
+    for number, row in enumerate(block.rows):
+        yield _md_line(
+            f"**{_md(text)}**" if (number, place) in block.strong else _md(text) for place, text in enumerate(row)
+        )
+
+
+def _md_line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _tex(text: str) -> str:
+    return "".join(LATEX.get(character, character) for character in _flat(text))
+
+
+def _tex_table(block: Block) -> str:
+    columns = "l" * block.left + "r" * (len(block.head) - block.left)
+    lines = [
+        rf"\begingroup\footnotesize\setlength{{\tabcolsep}}{{3pt}}\noindent\textbf{{{_tex(block.title)}.}}",
+        " ".join(map(_tex, block.words)),
+        rf"\begin{{longtable}}{{@{{}}{columns}@{{}}}}",
+        r"\toprule",
+        _tex_line(map(_tex, block.head)),
+        r"\midrule\endhead",
+        r"\bottomrule\endfoot",
+    ]
+    for number, row in enumerate(block.rows):
+        cells = (
+            rf"\textbf{{{_tex(text)}}}" if (number, place) in block.strong else _tex(text)
+            for place, text in enumerate(row)
+        )
+        lines.append(_tex_line(cells))
+    return "\n".join([*lines, r"\end{longtable}\endgroup"])
+
+
+def _tex_line(cells: Iterable[str]) -> str:
+    # A line of a table that opens with a bracket would be taken for the option of \\ before it.
+    return " & ".join(f"{{}}{cell}" if cell.startswith("[") else cell for cell in cells) + r" \\"

@@ -1,0 +1,147 @@
+"""What a study shows: rows, columns and, at each place, a cell with its statistics. Plain data of the store."""
+
+from dataclasses import astuple, dataclass, field
+
+from cgipool.report.compare import Against, against_baseline, improvements, mean_ranks, ranks_among
+from cgipool.report.layout import Layout, Row, layout_of
+from cgipool.study.records import Book, Record, StudyRecord, Wanted, key_of
+from cgipool.study.statistics import Gap, Improvement, Ranks, Summary, gap, summary
+
+DONE, FAILED, MISSING = "done", "failed", "missing"
+
+
+@dataclass
+class Entry:
+    """A cell at its place, with what is known of it. Numbers are in percent, differences in percentage points."""
+
+    wanted: Wanted
+    row: int
+    column: int
+    method: str
+    context: str
+    record: Record | None
+    reason: str | None
+    """Why the cell failed."""
+    summary: Summary | None = None
+    gap: Gap | None = None
+    rank: float | None = None
+    """Among the methods of the context, 1 is best; ties share the mean of their places."""
+    best: bool = False
+    against: Against | None = None
+
+    @property
+    def status(self) -> str:
+        """Whether the cell is done, failed or missing."""
+        return DONE if self.record else MISSING if self.reason is None else FAILED
+
+    @property
+    def outdated(self) -> bool:
+        """Whether another version of the package made the cell."""
+        return self.record is not None and key_of(self.record.cell) != self.record.key
+
+
+@dataclass
+class View:
+    """A study as it is shown."""
+
+    layout: Layout
+    rows: list[Row]
+    columns: list[str]
+    entries: list[Entry]
+    contexts: list[str]
+    """As they are written, in the order of the axes."""
+    ranks: Ranks | None = None
+    improvement: dict[str, Improvement] = field(default_factory=dict)
+    """By method: how probably the baseline is better than it."""
+
+    def __post_init__(self) -> None:
+        self._places = {(entry.row, entry.column): entry for entry in self.entries}
+        self._pairs = {(entry.method, entry.context): entry for entry in self.entries}
+
+    @property
+    def study(self) -> StudyRecord:
+        """The study itself."""
+        return self.layout.study
+
+    @property
+    def methods(self) -> list[str]:
+        """The methods in the order of the study."""
+        return [str(value) for value in self.study.axes[self.layout.methods]]
+
+    def title(self, method: str) -> str:
+        """How a method is written."""
+        return self.study.written(self.layout.methods, method)
+
+    @property
+    def baseline(self) -> str | None:
+        """How the method that the others are compared with is written."""
+        return None if self.study.baseline is None else self.title(self.study.baseline)
+
+    def entry(self, row: int, column: int) -> Entry | None:
+        """The cell at a place; None where the study wants none."""
+        return self._places.get((row, column))
+
+    def of(self, method: str, context: str) -> Entry | None:
+        """The cell of a method in a context."""
+        return self._pairs.get((method, context))
+
+    def count(self, status: str) -> int:
+        """How many cells are done, failed or missing."""
+        return sum(entry.status == status for entry in self.entries)
+
+
+def view_of(study: StudyRecord, book: Book) -> View:
+    """Place the cells of a study and compute its statistics."""
+    view = _placed(layout_of(study), book)
+    for entry in view.entries:
+        if entry.record is not None:
+            _describe(entry, entry.record)
+    for context in view.contexts:
+        _rank([entry for entry in view.entries if entry.context == context])
+    records = {(entry.method, entry.context): entry.record for entry in view.entries if entry.record}
+    found = against_baseline(records, study.baseline)
+    for entry in view.entries:
+        entry.against = found.get((entry.method, entry.context))
+    # On two axes a data set returns, so that contexts are no independent samples.
+    if study.curves is None and len(view.layout.around) == 1:
+        view.ranks = mean_ranks(records, view.methods)
+        view.improvement = improvements(records, study.baseline, view.methods)
+    return view
+
+
+def _placed(layout: Layout, book: Book) -> View:
+    study = layout.study
+    rows = {layout.row_place(cell): layout.row(cell) for cell in sorted(study.cells, key=layout.row_place)}
+    numbers = {place: number for number, place in enumerate(rows)}
+    entries = [
+        Entry(
+            cell,
+            row=numbers[layout.row_place(cell)],
+            column=layout.column(cell),
+            method=layout.method(cell),
+            context=layout.context(cell),
+            record=book.records.get(cell.key),
+            reason=book.failed.get(cell.key),
+        )
+        for cell in study.cells
+    ]
+    contexts = dict.fromkeys(layout.context(cell) for cell in sorted(study.cells, key=layout.context_place))
+    columns = [study.written(layout.columns, value) for value in study.axes[layout.columns]]
+    return View(layout, list(rows.values()), columns, entries, list(contexts))
+
+
+def _describe(entry: Entry, record: Record) -> None:
+    values = record.percent()
+    entry.summary = summary(values)
+    if entry.wanted.published is not None:
+        mean, spread = entry.wanted.published
+        shares = gap(values / 100, mean / 100, None if spread is None else spread / 100, test_graphs=record.test_graphs)
+        entry.gap = Gap(*(100 * value for value in astuple(shares)))
+
+
+def _rank(peers: list[Entry]) -> None:
+    known = [(entry, entry.summary.mean) for entry in peers if entry.summary]
+    ranks = ranks_among([mean for _, mean in known])
+    for (entry, _), rank in zip(known, ranks, strict=True):
+        entry.rank = rank
+        entry.best = len(known) > 1 and rank == min(ranks)

@@ -1,0 +1,143 @@
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const STATES = new Map(DATA.studies.map((study) => [study.name, { view: "accuracy", hidden: new Set(), column: null, direction: 0 }]));
+
+function showProblems() {
+  const box = document.getElementById("problems");
+  if (!DATA.problems.length) return;
+  const title = DATA.problems.length === 1 ? "One problem in the store" : `${DATA.problems.length} problems in the store`;
+  box.append(make("h2", {}, title), make("ul", {}, DATA.problems.map((problem) => make("li", {}, problem))));
+  box.hidden = false;
+}
+
+function showTabs() {
+  const tabs = DATA.studies.map((study) => make("button", { type: "button", role: "tab", id: `tab-${study.name}`,
+    "aria-controls": "study", click: () => choose(study.name), keydown: moveTab }, study.name));
+  document.getElementById("tabs").append(...tabs);
+}
+
+function moveTab(event) {
+  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  if (!step) return;
+  const tabs = [...document.querySelectorAll("[role=tab]")];
+  const next = tabs[(tabs.indexOf(event.currentTarget) + step + tabs.length) % tabs.length];
+  next.focus();
+  next.click();
+}
+
+function choose(name) {
+  const study = DATA.studies.find((candidate) => candidate.name === name) ?? DATA.studies[0];
+  for (const tab of document.querySelectorAll("[role=tab]")) {
+    const chosen = tab.id === `tab-${study.name}`;
+    tab.setAttribute("aria-selected", chosen);
+    tab.tabIndex = chosen ? 0 : -1;
+  }
+  const main = document.getElementById("study");
+  main.setAttribute("aria-labelledby", `tab-${study.name}`);
+  main.replaceChildren(...studyParts(study));
+  history.replaceState(null, "", `#${encodeURIComponent(study.name)}`);
+}
+
+function studyParts(study) {
+  const state = STATES.get(study.name);
+  const dialog = document.getElementById("panel");
+  const table = new StudyTable(study, state, (entry) => openPanel(dialog, study, entry, DATA.cells[entry.key]));
+  const words = make("p", { class: "words" }, VIEWS[state.view].words);
+  const redraw = () => {
+    words.textContent = VIEWS[state.view].words;
+    table.redraw();
+  };
+  return [
+    make("h1", {}, study.title),
+    make("p", { class: "about" }, study.about),
+    make("p", { class: "words" }, `${study.counts}.`, study.source && isPublished(study) ? ` Published numbers: ${study.source}.` : ""),
+    make("div", { class: "controls" }, viewSwitch(study, state, redraw), methodFilter(study, state, redraw)),
+    words,
+    table.element,
+    legend(study),
+    ...study.figures.map(figurePart),
+    ...study.blocks.map(blockPart),
+  ];
+}
+
+function isPublished(study) {
+  return study.entries.some((entry) => entry.published);
+}
+
+function viewSwitch(study, state, redraw) {
+  const usable = (name) => study.entries.some((entry) => (VIEWS[name].value(entry) ?? null) !== null);
+  const option = (name) => make("label", {},
+    make("input", { type: "radio", name: "view", value: name, checked: state.view === name, disabled: !usable(name),
+      change: () => { state.view = name; redraw(); } }),
+    make("span", {}, VIEWS[name].title));
+  return make("fieldset", { class: "switch" }, make("legend", { class: "hidden" }, "What the table shows"), Object.keys(VIEWS).map(option));
+}
+
+function methodFilter(study, state, redraw) {
+  if (study.methods.length < 2 || !study.rows.some((row) => row.method)) return null;
+  const toggle = (id) => (event) => {
+    state.hidden[event.target.checked ? "delete" : "add"](id);
+    redraw();
+  };
+  const option = ({ id, title }) => make("label", {},
+    make("input", { type: "checkbox", value: id, checked: !state.hidden.has(id), change: toggle(id) }), make("span", {}, title));
+  return make("fieldset", { class: "filter" }, make("legend", {}, "Methods"), study.methods.map(option));
+}
+
+function legend(study) {
+  const items = [];
+  if (study.entries.some((entry) => entry.against)) {
+    items.push(`▲ significantly better than ${study.baseline}, ▼ significantly worse: paired test on the same splits, ` +
+      `corrected for shared training graphs, Holm-adjusted p below ${study.level}.`);
+  }
+  if (study.entries.some((entry) => entry.outdated)) items.push("† made by another version, whose results may differ.");
+  items.push("Open a cell for its splits, training, command and settings; a heading sorts.");
+  return make("p", { class: "legend" }, items.join(" "));
+}
+
+function figurePart({ title, svg }) {
+  const image = make("img", { src: `data:image/svg+xml,${encodeURIComponent(svg)}`, alt: title });
+  return make("section", {}, make("h2", {}, title), make("div", { class: "scroll figure", tabindex: "0", role: "region", "aria-label": title }, image));
+}
+
+function blockPart(block) {
+  return make("section", {}, make("h2", {}, block.title),
+    block.words.map((line) => make("p", { class: "words" }, line)),
+    plainTable(block.head, block.rows, { left: block.left, strong: block.strong, label: block.title }));
+}
+
+/** Storage may be closed to a page that is opened as a file; the theme is then that of the system. */
+function remembered(theme) {
+  try {
+    if (theme) localStorage.setItem("theme", theme);
+    return localStorage.getItem("theme");
+  } catch {
+    return null;
+  }
+}
+
+function startTheme() {
+  const root = document.documentElement;
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  const button = document.getElementById("theme");
+  const apply = (theme) => {
+    root.dataset.theme = theme;
+    button.textContent = theme === "dark" ? "Light theme" : "Dark theme";
+  };
+  const follow = () => apply(remembered() ?? (system.matches ? "dark" : "light"));
+  system.addEventListener("change", follow);
+  button.addEventListener("click", () => {
+    const theme = root.dataset.theme === "dark" ? "light" : "dark";
+    remembered(theme);
+    apply(theme);
+  });
+  follow();
+}
+
+startTheme();
+showProblems();
+showTabs();
+choose(decodeURIComponent(location.hash.slice(1)));
+const dialog = document.getElementById("panel");
+dialog.addEventListener("click", (event) => {
+  if (event.target === dialog) dialog.close();
+});

@@ -1,0 +1,181 @@
+"""What a store holds, read back: studies, finished cells, failed ones, and what is wrong with its files. No torch.
+
+STORE/studies/NAME.json   a study: what it asks for, in which order, with the published numbers
+STORE/cells/KEY.json      a finished cell: configuration, results of every split, provenance
+STORE/failed/KEY.json     a cell that could not be finished, and why
+STORE/work/KEY/           the training folder of a cell in hand
+STORE/claims/KEY.json     who has it in hand
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cgipool.errors import UserError
+from cgipool.files import read_json
+
+FORMAT = 1
+"""Of the files of a store. Raised when an older reader would misread them."""
+
+GENERATION = 1
+"""Part of every cell's key. Raised when the code gives other results for the same settings, so that cells of before and
+after never meet in one table; the version of the package is not part of the key, as most versions change no result."""
+
+
+def key_of(cell: dict[str, Any]) -> str:
+    """The name of a cell in a store: a hash of all that determines its result."""
+    plain = json.dumps({"generation": GENERATION} | cell, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(plain.encode()).hexdigest()[:20]
+
+
+@dataclass(frozen=True)
+class Record:
+    """A finished cell."""
+
+    key: str
+    cell: dict[str, Any]
+    """What determines the result: method, dataset, recipe (all settings), seed, splits, first, split_kind, ensemble."""
+    splits: list[dict[str, Any]]
+    """Per split: split, epochs, best_epoch, val_loss, test (metrics by name, shares), graphs (train, val, test),
+    parameters, seconds, curve (epoch, train_loss, val_loss, val_accuracy), diagnostics (at the best epoch)."""
+    provenance: dict[str, Any]
+    """command, versions, commit, device, precision, started, finished, seconds, data and splits (hashes)."""
+
+    def metric(self, name: str = "accuracy") -> dict[int, float]:
+        """One value per split, by the split's number; splits without a value are left out."""
+        pairs = ((row["split"], row["test"].get(name)) for row in self.splits)
+        return {split: float(value) for split, value in pairs if value is not None}
+
+    def percent(self) -> NDArray[np.float64]:
+        """[splits] test accuracies in percent, by number of split."""
+        values = self.metric()
+        return np.array([100.0 * values[split] for split in sorted(values)])
+
+    @property
+    def test_graphs(self) -> int:
+        """How many graphs a split tests, on average."""
+        return round(float(np.mean([row["graphs"]["test"] for row in self.splits])))
+
+    @property
+    def test_to_train(self) -> float:
+        """The ratio of test to training graphs, which the corrected paired test needs."""
+        return float(np.mean([row["graphs"]["test"] / row["graphs"]["train"] for row in self.splits]))
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A cell as a study asks for it."""
+
+    key: str
+    at: dict[str, Any]
+    """Its value on each axis of the study: method, dataset and whatever else varies."""
+    published: tuple[float, float | None] | None = None
+    """The paper's mean and its ±, in percent, if it prints them."""
+
+
+@dataclass(frozen=True)
+class StudyRecord:
+    """A study as its store remembers it."""
+
+    name: str
+    title: str
+    about: str
+    source: str
+    """Where the published numbers are from."""
+    axes: dict[str, list[Any]]
+    """The values of each axis in the order they are shown; the first two are rows and columns."""
+    titles: dict[str, dict[str, str]]
+    """By axis, how a value is written: {"method": {"cgi": "CGIPool"}}."""
+    curves: str | None
+    """The axis that is the abscissa where the study is shown as curves; None: a table."""
+    baseline: str | None
+    """The method that the others are compared with."""
+    cells: list[Wanted]
+
+    def written(self, axis: str, value: Any) -> str:
+        """How a value of an axis is written."""
+        return self.titles.get(axis, {}).get(str(value), str(value))
+
+
+@dataclass
+class Book:
+    """All that a store holds."""
+
+    studies: list[StudyRecord] = field(default_factory=list)
+    records: dict[str, Record] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    """By key, why a cell could not be finished."""
+    problems: list[str] = field(default_factory=list)
+    """Files that could not be used, each with its reason, and other things that a reader must know."""
+
+
+def read_book(folder: Path) -> Book:
+    """Read a store. What cannot be read is reported among the problems, by name; the rest is still there."""
+    if not (folder / "studies").is_dir() and not (folder / "cells").is_dir():
+        raise UserError(f"{folder} is no store: it has neither studies nor cells")
+    book = Book()
+    for path, value in _files(folder / "studies", book):
+        try:
+            book.studies.append(_study(value))
+        except (KeyError, TypeError, ValueError) as error:
+            book.problems.append(f"{path} is no study of this format: {_said(error)}")
+    for path, value in _files(folder / "cells", book):
+        try:
+            record = _record(value)
+        except (KeyError, TypeError, ValueError) as error:
+            book.problems.append(f"{path} is no cell of this format: {_said(error)}")
+            continue
+        if record.key != path.stem.split(".")[0]:
+            book.problems.append(f"{path} calls itself {record.key}")
+        elif path.stem != record.key:
+            book.problems.append(f"{path} differs from {record.key}.json, which is shown: two results of one cell")
+        else:
+            if record.key != key_of(record.cell):
+                book.problems.append(f"{path} was made by another version, whose results may differ")
+            book.records[record.key] = record
+    for path, value in _files(folder / "failed", book):
+        book.failed[path.stem] = str(value.get("reason", "unknown")) if isinstance(value, dict) else "unknown"
+    return book
+
+
+def _files(folder: Path, book: Book) -> Iterator[tuple[Path, Any]]:
+    for path in sorted(folder.glob("*.json")):
+        try:
+            yield path, read_json(path)
+        except UserError as error:
+            book.problems.append(str(error))
+
+
+def _said(error: Exception) -> str:
+    return f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+
+
+def _expect_format(value: Any) -> None:
+    if not isinstance(value, dict) or value.get("format") != FORMAT:
+        found = value.get("format") if isinstance(value, dict) else None
+        raise ValueError(f"format {found!r}, where {FORMAT} is expected")
+
+
+def _record(value: Any) -> Record:
+    _expect_format(value)
+    record = Record(value["key"], value["cell"], value["splits"], value["provenance"])
+    if not record.splits:
+        raise ValueError("it has no splits")
+    for row in record.splits:
+        float(row["test"]["accuracy"]), row["graphs"]["test"], row["graphs"]["train"], row["split"]
+    return record
+
+
+def _study(value: Any) -> StudyRecord:
+    _expect_format(value)
+    cells = [
+        Wanted(c["key"], c["at"], None if c.get("published") is None else tuple(c["published"])) for c in value["cells"]
+    ]
+    parts = {name: value[name] for name in ("name", "title", "about", "source", "axes", "titles", "curves", "baseline")}
+    return StudyRecord(**parts, cells=cells)

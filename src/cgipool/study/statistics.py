@@ -1,0 +1,298 @@
+"""What can be said of accuracies over splits: pure functions of numbers, no torch.
+
+The values of two methods belong together where they are of the same split. Intervals are two-sided. The functions know
+no unit, but for `binomial_floor` and `gap`, which take shares between 0 and 1.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cgipool.errors import UserError
+from cgipool.study.distributions import chi2_survival, studentized_range_quantile, t_quantile, t_two_sided
+
+Floats = NDArray[np.float64]
+Values = Sequence[float] | NDArray[np.floating]
+
+ROUNDING = 1e-12
+"""Values that differ by less, relative to the largest, are equal: 0.8 − 0.7 and 0.7 − 0.6 differ in the last digits."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Values over splits. With one value there is no spread, and all but n and mean are None."""
+
+    n: int
+    mean: float
+    sd: float | None = None
+    se: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Paired:
+    """A comparison of two methods, split by split."""
+
+    n: int
+    """How many splits both have."""
+    difference: float
+    se: float
+    t: float
+    """Where the difference is the same on all splits, infinite with its sign: `math.inf`, which JSON cannot hold."""
+    p: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Methods ranked on each data set, and the ranks averaged (Demšar 2006)."""
+
+    methods: list[str]
+    datasets: list[str]
+    average: list[float]
+    """Per method; 1 is best."""
+    chi2: float
+    """Friedman's statistic, corrected for ties."""
+    p: float
+    """Of the hypothesis that all methods are alike. Where it is large, the groups say nothing."""
+    critical_difference: float
+    """Nemenyi's: average ranks further apart differ significantly."""
+    groups: list[list[str]]
+    """The largest sets of at least two methods that the critical difference does not tell apart, best first."""
+
+
+@dataclass(frozen=True)
+class Improvement:
+    """How often a run of one method beats a run of another on the same data set."""
+
+    probability: float
+    low: float
+    high: float
+    datasets: list[str]
+    """Those that both methods have."""
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Our mean minus a published one, in shares."""
+
+    difference: float
+    se: float
+    low: float
+    high: float
+    floor: float
+    """The least spread over splits that the published accuracy can have."""
+
+
+def summary(values: Values, *, level: float = 0.95, draws: int = 10_000, seed: int = 0) -> Summary:
+    """Mean, spread, and the percentile bootstrap interval of the mean; the order of the values is of no matter.
+
+    The splits of one data set share graphs, so that `se` and the interval say how well the mean over such splits is
+    known, and not how well the accuracy on graphs from elsewhere is.
+    """
+    known = np.sort(_numbers(values))
+    # Reckoned from the least, so that equal values have no spread, not even one of rounding.
+    n, least, above = len(known), known[0], known - known[0]
+    mean = float(least + above.mean())
+    if n == 1:
+        return Summary(n, mean)
+    sd = float(above.std(ddof=1))
+    low, high = least + np.quantile(_mean_weights(n, draws, seed) @ above, _tails(level))
+    return Summary(n, mean, sd, sd / math.sqrt(n), float(low), float(high))
+
+
+def paired(
+    a: Mapping[int, float], b: Mapping[int, float], *, test_to_train: float, level: float = 0.95
+) -> Paired | None:
+    """The corrected resampled t-test of a minus b (Nadeau and Bengio 2003); None with fewer than two common splits.
+
+    Random splits share training graphs, so their differences are not independent, and the plain test is far too sure.
+    The corrected variance of the mean difference is s² (1/n + test_to_train), where the last is the number of test
+    graphs over that of training graphs. The test has n − 1 degrees of freedom. Equal differences have no variance: then
+    p is 1 and t 0 if they are zero, else p is 0 and t infinite.
+    """
+    common = sorted(a.keys() & b.keys())
+    n = len(common)
+    if n < 2:
+        return None
+    ours, theirs = (_numbers([of[split] for split in common]) for of in (a, b))
+    rounding = ROUNDING * max(np.abs(ours).max(), np.abs(theirs).max())
+    each = ours - theirs
+    difference = float(each.mean())
+    if np.ptp(each) <= rounding:
+        if abs(difference) <= rounding:
+            return Paired(n, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0)
+        return Paired(n, difference, 0.0, math.copysign(math.inf, difference), 0.0, difference, difference)
+    se = math.sqrt(each.var(ddof=1) * (1 / n + test_to_train))
+    t = difference / se
+    reach = t_quantile(_tails(level)[1], n - 1) * se
+    return Paired(n, difference, se, t, t_two_sided(t, n - 1), difference - reach, difference + reach)
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Holm's step-down adjusted p-values, in the order given.
+
+    Where those up to α are called significant, the chance that any is wrongly so is at most α.
+    """
+    if not len(p):
+        return []
+    given = _numbers(p)
+    order = np.argsort(given, kind="stable")
+    stepped = np.maximum.accumulate(given[order] * np.arange(len(given), 0, -1))
+    adjusted = np.empty_like(given)
+    adjusted[order] = np.minimum(stepped, 1.0)
+    return adjusted.tolist()
+
+
+def ranks(means: Mapping[str, Mapping[str, float]], *, alpha: float = 0.05) -> Ranks | None:
+    """Rank methods by their means (method → data set → mean, higher is better) on the data sets that all of them have.
+
+    Equal means share their ranks. None with fewer than two methods or two such data sets.
+    """
+    methods = list(means)
+    datasets = [name for name in next(iter(means.values()), {}) if all(name in of for of in means.values())]
+    k, n = len(methods), len(datasets)
+    if k < 2 or n < 2:
+        return None
+    table = _numbers([means[method][name] for name in datasets for method in methods]).reshape(n, k)
+    # From the middle rank: each method above pushes half a rank down, each below half a rank up.
+    off = _sign(table[:, None, :], table[:, :, None]).sum(2) / 2
+    total, spread = off.sum(0), float((off**2).sum())
+    # This form of Friedman's statistic needs no separate correction: ties lessen the spread in the denominator.
+    chi2 = float((k - 1) * (total @ total) / spread) if spread else 0.0
+    average = (total / n + (k + 1) / 2).tolist()
+    difference = studentized_range_quantile(1 - alpha, k) / math.sqrt(2) * math.sqrt(k * (k + 1) / (6 * n))
+    groups = _groups(dict(zip(methods, average, strict=True)), difference)
+    return Ranks(methods, datasets, average, chi2, chi2_survival(chi2, k - 1), difference, groups)
+
+
+def _groups(average: Mapping[str, float], difference: float) -> list[list[str]]:
+    """The maximal runs of neighbours in rank whose ends are no further apart than the critical difference."""
+    order = sorted(average, key=average.__getitem__)
+    groups: list[list[str]] = []
+    reached = 0
+    for first, best in enumerate(order):
+        end = sum(average[method] - average[best] <= difference * (1 + ROUNDING) for method in order)
+        if end > max(reached, first + 1):
+            groups.append(order[first:end])
+            reached = end
+    return groups
+
+
+def probability_of_improvement(
+    a: Mapping[str, Values], b: Mapping[str, Values], *, draws: int = 2_000, level: float = 0.95, seed: int = 0
+) -> Improvement | None:
+    """The mean over data sets of P(X > Y) + ½ P(X = Y), X a run of a and Y one of b (Agarwal et al. 2021).
+
+    All pairs of runs count. The percentile bootstrap draws the runs of each data set anew, those of a apart from those
+    of b; the data sets stay. A single run is always drawn again, so it adds nothing to the width of the interval. None
+    where no data set has runs of both.
+    """
+    datasets = sorted(name for name in a.keys() & b.keys() if len(a[name]) and len(b[name]))
+    if not datasets:
+        return None
+    generator = np.random.default_rng(seed)
+    means, drawn = [], np.zeros(draws)
+    for name in datasets:
+        x, y = (np.sort(_numbers(of[name])) for of in (a, b))
+        wins = (1 + _sign(x[:, None], y[None, :])) / 2
+        means.append(wins.mean())
+        of_x, of_y = (_resamples(generator, len(of), draws) / len(of) for of in (x, y))
+        drawn += ((of_x @ wins) * of_y).sum(1)
+    low, high = np.quantile(drawn / len(datasets), _tails(level))
+    return Improvement(float(np.mean(means)), float(low), float(high), datasets)
+
+
+def binomial_floor(share: float, test_graphs: int) -> float:
+    """√(p (1 − p) / n): the spread over splits of a classifier of true accuracy p from its n test graphs alone.
+
+    That is of graphs drawn afresh. Test sets that are each a tenth of one and the same data set spread 5 % less.
+    """
+    if not 0 <= share <= 1:
+        raise UserError(f"an accuracy of {share} is no share between 0 and 1")
+    if test_graphs < 1:
+        raise UserError(f"a test set of {test_graphs} graphs has no accuracy")
+    return math.sqrt(share * (1 - share) / test_graphs)
+
+
+def gap(
+    values: Values,
+    published: float,
+    plus_minus: float | None,
+    *,
+    test_graphs: int,
+    published_splits: int = 20,
+    level: float = 0.95,
+) -> Gap:
+    """Our mean minus a published one, with the uncertainty of both; all in shares between 0 and 1.
+
+    The published ± is taken for the standard deviation over splits, but for no less than the binomial floor at the
+    published accuracy: a ± below the floor cannot be a spread over splits, unless by chance and by little. Without a ±
+    the floor takes its place, and that of our standard error where we have one value. The variances of the two means
+    add up; the interval is Welch's, which is wider the fewer splits the spreads are known from.
+    """
+    floor = binomial_floor(published, test_graphs)
+    known = _numbers(values)
+    n, m = len(known), published_splits
+    ours = (float(known.var(ddof=1)) / n, n - 1.0) if n > 1 else (floor**2, math.inf)
+    spread = max(plus_minus or 0.0, floor)
+    theirs = (spread**2 / m, max(m - 1.0, 1.0) if spread > floor else math.inf)
+    se, df = _welch(ours, theirs)
+    difference = float(known.mean()) - published
+    reach = t_quantile(_tails(level)[1], df) * se
+    return Gap(difference, se, difference - reach, difference + reach, floor)
+
+
+def _welch(*parts: tuple[float, float]) -> tuple[float, float]:
+    """The standard error of a sum, and its degrees of freedom (Welch and Satterthwaite), from those of its parts.
+
+    A part is a variance and the degrees of freedom that it is known with, infinite for one that is not estimated.
+    """
+    variance = sum(part for part, _ in parts)
+    doubt = sum(part**2 / df for part, df in parts)
+    return math.sqrt(variance), variance**2 / doubt if doubt else math.inf
+
+
+def _numbers(values: Values) -> Floats:
+    known = np.asarray(values, dtype=np.float64)
+    if not known.size:
+        raise UserError("there is no value to do statistics on")
+    if not np.isfinite(known).all():
+        raise UserError("a value to do statistics on is no finite number")
+    return known
+
+
+def _tails(level: float) -> tuple[float, float]:
+    """The two quantiles that an interval of this level lies between."""
+    if not 0 < level < 1:
+        raise UserError(f"the level of an interval is between 0 and 1, not {level}")
+    return (1 - level) / 2, (1 + level) / 2
+
+
+def _sign(x: Floats, y: Floats) -> Floats:
+    """1 where x is greater, −1 where y is, 0 where they are equal but for rounding."""
+    rounding = ROUNDING * max(np.abs(x).max(), np.abs(y).max())
+    return np.where(np.abs(x - y) <= rounding, 0.0, np.sign(x - y))
+
+
+def _resamples(generator: np.random.Generator, n: int, draws: int) -> Floats:
+    """[draws, n] how often each of n values comes in a bootstrap sample of n."""
+    chosen = generator.integers(n, size=(draws, n)) + n * np.arange(draws)[:, None]
+    return np.bincount(chosen.ravel(), minlength=draws * n).reshape(draws, n).astype(np.float64)
+
+
+@lru_cache(maxsize=4)
+def _mean_weights(n: int, draws: int, seed: int) -> Floats:
+    """[draws, n] weights whose product with n values is their mean in each bootstrap sample.
+
+    Kept, as the many cells of a study have the same number of splits and drawing takes longest.
+    """
+    weights = _resamples(np.random.default_rng(seed), n, draws) / n
+    weights.setflags(write=False)
+    return weights

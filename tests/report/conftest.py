@@ -1,0 +1,22 @@
+"""Stores that several tests read; none of them writes to one."""
+
+from pathlib import Path
+
+import pytest
+from stores import full_store
+
+from cgipool.report import write_report
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three studies, 100 cells with 20 splits each; one of them failed, one is missing."""
+    return full_store(tmp_path_factory.mktemp("full") / "store")
+
+
+@pytest.fixture(scope="session")
+def written(store: Path) -> Path:
+    """The report of that store."""
+    out = store.parent / "report"
+    write_report(store, out)
+    return out

@@ -1,0 +1,132 @@
+"""The tables as text: what they say, and that nothing from a store becomes markup."""
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from stores import METHODS, add_cell, add_study, fail, write
+
+from cgipool.report.tables import latex, markdown, tidy
+from cgipool.report.view import View, view_of
+from cgipool.study.records import read_book
+
+
+def only_view(store: Path) -> View:
+    book = read_book(store)
+    return view_of(book.studies[0], book)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """Two methods on three data sets: accuracies whose mean and standard error are known, one failed, one missing."""
+    axes = {"method": ["sag", "cgi"], "dataset": ["NCI1", "COLLAB", "PROTEINS"]}
+    published = {("cgi", "NCI1"): (81.5, 1.25), ("sag", "COLLAB"): (70.0, None)}
+    add_study(
+        tmp_path, "small", axes, published=published, title="A & B_1 | 100 % <b>bold</b> $x$", about="Two lines\nof it"
+    )
+    for method, shares in (("sag", [0.70, 0.72, 0.74]), ("cgi", [0.80, 0.81, 0.85])):
+        path = add_cell(tmp_path, {"method": method, "dataset": "NCI1"}, 80.0)
+        record = json.loads(path.read_text())
+        record["splits"] = record["splits"][:3]
+        for row, share in zip(record["splits"], shares, strict=True):
+            row["test"]["accuracy"] = share
+        write(path, record)
+    fail(tmp_path, {"method": "sag", "dataset": "COLLAB"}, "<script>alert(1)</script> | a*b")
+    return tmp_path
+
+
+def rows_of(text: str, title: str) -> list[list[str]]:
+    """The cells of the Markdown table under a heading."""
+    part = text.split(f"## {title}\n")[1].split("\n## ")[0]
+    return [line.strip("| ").split(" | ") for line in part.splitlines() if line.startswith("|")]
+
+
+def test_the_accuracy_table_by_hand(small: Path):
+    table = rows_of(markdown(only_view(small)), "Accuracy")
+    # 72 ± √((2² + 0² + 2²) / 2 / 3) and 82 ± √((2² + 1² + 3²) / 2 / 3); they differ by 10, 9 and 11, so that
+    # t = 10 / √(1/3 + 110/880) = 14.8 with 2 degrees of freedom, and p = 0.005.
+    assert table[0] == ["method", "NCI1", "COLLAB", "PROTEINS"]
+    assert table[2] == ["SAGPool", "72.00 ± 1.15 ▼", "failed", "–"]
+    assert table[3] == ["published", "–", "70.00", "–"]
+    assert table[4] == ["CGIPool", "**82.00 ± 1.53**", "–", "–"]
+    assert table[5] == ["published", "81.50 (+0.50)", "–", "–"]
+
+
+def test_each_table_has_its_words_and_numbers(written: Path):
+    text = (written / "table1.md").read_text()
+    against = rows_of(text, "CGIPool against the others")
+    assert len(against) == 2 + 47
+    assert "Nadeau and Bengio" in text
+    assert "47 comparisons" in text
+    ranks = rows_of(text, "Average ranks")
+    assert (len(ranks), ranks[2][0]) == (2 + 8, "CGIPool")
+    assert "Friedman: χ² = " in text
+    assert "critical difference 4.70" in text  # 3.031 √(8·9 / (6·5))
+    assert len(rows_of(text, "Probability of improvement")) == 2 + 7
+    gaps = rows_of(text, "Gap to the published numbers")
+    assert len(gaps) == 2 + 53
+    ours, published, spread, floor, difference = (float(x.replace("−", "-")) for x in gaps[2][2:7])
+    assert difference == pytest.approx(ours - published, abs=0.011)
+    assert (spread, floor) == (1.1, pytest.approx(np.sqrt(76 * 24 / 110), abs=0.005))
+
+
+def test_markdown_shows_markup_as_text(small: Path):
+    text = markdown(only_view(small))
+    assert text.startswith("# A &amp; B\\_1 \\| 100 % &lt;b>bold&lt;/b> $x$\n\nTwo lines of it\n")
+    assert "<" not in text
+    assert "- SAGPool, COLLAB: &lt;script>alert(1)&lt;/script> \\| a\\*b" in text
+
+
+def unescaped(text: str, character: str) -> int:
+    return len(re.findall(rf"(?<!\\)(?:\\\\)*{re.escape(character)}", text))
+
+
+def test_latex_is_well_formed(written: Path, small: Path):
+    for text in ((written / "table1.tex").read_text(), (written / "alpha.tex").read_text(), latex(only_view(small))):
+        assert unescaped(text, "{") == unescaped(text, "}")
+        assert unescaped(text, "$") % 2 == 0
+        assert text.count(r"\begin{longtable}") == text.count(r"\end{longtable}") >= 1
+        assert text.count(r"\begingroup") == text.count(r"\endgroup")
+        assert text.isascii()
+        for table in text.split(r"\begin{longtable}")[1:]:
+            columns = re.match(r"\{@\{\}([lr]+)@\{\}\}", table)
+            assert columns
+            lines = [line for line in table.split(r"\end{longtable}")[0].splitlines() if line.endswith(r"\\")]
+            assert lines
+            assert {unescaped(line, "&") for line in lines} == {len(columns[1]) - 1}
+
+
+def test_latex_escapes_what_it_would_run(small: Path):
+    path = small / "studies" / "small.json"
+    study = json.loads(path.read_text())
+    write(path, study | {"titles": {"method": {"cgi": r"\input{x} 50% #1 a_b^c~d {", "sag": "S&G"}}})
+    text = latex(only_view(small))
+    assert r"\textbackslash{}input\{x\} 50\% \#1 a\_b\textasciicircum{}c\textasciitilde{}d \{" in text
+    assert r"S\&G & 72.00" in text
+    assert r"\input{" not in text
+
+
+def test_csv_has_every_split_of_every_cell(store: Path, written: Path):
+    rows = list(csv.DictReader(io.StringIO((written / "figure3.csv").read_text())))
+    assert len(rows) == 32 * 20
+    names = "study method dataset ratio split accuracy balanced_accuracy mcc roc_auc pr_auc val_loss epochs best_epoch"
+    assert list(rows[0]) == [*names.split(), "seconds", "key"]
+    records = read_book(store).records
+    for row in rows:
+        record = records[row["key"]]
+        split = record.splits[int(row["split"])]
+        assert (row["method"], row["dataset"]) == (record.cell["method"], record.cell["dataset"])
+        assert float(row["ratio"]) == record.cell["recipe"]["ratio"]
+        assert float(row["accuracy"]) == split["test"]["accuracy"]
+        assert (int(row["epochs"]), float(row["val_loss"]), row["pr_auc"]) == (split["epochs"], split["val_loss"], "")
+
+
+def test_csv_of_a_study_without_results_is_its_heading(tmp_path: Path):
+    add_study(tmp_path, "empty", {"method": list(METHODS), "dataset": ["NCI1"]})
+    assert tidy(only_view(tmp_path)).splitlines() == [
+        "study,method,dataset,split,val_loss,epochs,best_epoch,seconds,key"
+    ]
