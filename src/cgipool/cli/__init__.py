@@ -5,11 +5,13 @@ from typing import Annotated
 
 import typer
 
+from cgipool.cli.compare import compare
 from cgipool.cli.data import app as data
 from cgipool.cli.demo import demo
 from cgipool.cli.errors import one_line
 from cgipool.cli.methods import app as methods
 from cgipool.cli.report import report
+from cgipool.cli.study import app as study
 from cgipool.cli.train import train
 from cgipool.version import __version__
 
@@ -20,7 +22,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(train)
+app.command()(compare)
 app.command()(report)
+app.add_typer(study, name="study")
 app.add_typer(data, name="data")
 app.add_typer(methods, name="methods")
 app.command()(demo)

@@ -24,7 +24,7 @@ SECONDS = 5.0
 """Plain lines about a split that is still training come at most this often."""
 
 
-def _stderr() -> tuple[Console, bool]:
+def stderr() -> tuple[Console, bool]:
     """The console, and whether it can draw bars."""
     console = Console(stderr=True, highlight=False)
     return console, console.is_terminal and not console.is_dumb_terminal
@@ -33,7 +33,7 @@ def _stderr() -> tuple[Console, bool]:
 @contextmanager
 def reporting(splits: int, epochs: int, patience: int, ensemble: int = 1) -> Iterator["Tell"]:
     """Gives what `train` tells its progress to; each split has so many members of an ensemble."""
-    console, bars = _stderr()
+    console, bars = stderr()
     if not bars:
         yield Lines(console, epochs, ensemble)
         return
@@ -114,7 +114,7 @@ def ending(told: "Told", ensemble: int = 1) -> str:
 @contextmanager
 def downloading(name: str = "data set") -> Iterator[Callable[[int, int | None], None]]:
     """Gives what a download tells its bytes to; nothing is shown unless there is one."""
-    console, bars = _stderr()
+    console, bars = stderr()
     columns = (TextColumn("{task.description}"), BarColumn(24), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=console, transient=True, disable=not bars) as progress:
         told: dict[str, int] = {}

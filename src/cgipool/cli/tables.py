@@ -34,7 +34,7 @@ def output() -> Console:
     return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 140)
 
 
-def _table(*headings: str, left: int = 1) -> Table:
+def plain_table(*headings: str, left: int = 1) -> Table:
     """A table whose first `left` columns are words and whose other columns are numbers."""
     table = Table(box=None, pad_edge=False)
     for place, heading in enumerate(headings):
@@ -52,7 +52,7 @@ def result_tables(result: "Result", title: str, out: Path | None) -> list[Table 
     """The closing tables of a run: metrics over splits, the splits one by one where they are few, costs."""
     rows, n = result.rows, len(result.rows)
     heading = f"{result.dataset} · {title} · recipe {result.recipe} · seed {result.seed}"
-    summary = _table("test", "mean", "SD", "SE")
+    summary = plain_table("test", "mean", "SD", "SE")
     for metric, words in METRICS.items():
         summary.add_row(words, *(_number(metric, value) for value in result.summary(metric)))
     heading += f" · {n} split{'s' if n > 1 else ''}"
@@ -60,7 +60,7 @@ def result_tables(result: "Result", title: str, out: Path | None) -> list[Table 
     heading += f" · ensemble of {result.ensemble}" if many else ""
     shown: list[Table | str] = ["", heading, "", summary, ""]
     if 1 < n <= FEW:
-        each = _table("split", "epochs", "best epoch", "validation loss", "test accuracy, %", "seconds", left=0)
+        each = plain_table("split", "epochs", "best epoch", "validation loss", "test accuracy, %", "seconds", left=0)
         for row in rows:
             accuracy = _number("accuracy", row["test"]["accuracy"])
             numbers = (f"{row['val_loss']:.4f}", accuracy, f"{row['seconds']:.1f}")
@@ -98,7 +98,7 @@ def findings_table(findings: Iterable["Finding"]) -> Table:
 
 def catalogue_table(catalogue: Mapping[str, "Entry"], places: Mapping[str, str]) -> Table:
     """The data sets known by name; `places` says where each is at hand."""
-    table = _table("name", "family", "graphs", "classes", left=2)
+    table = plain_table("name", "family", "graphs", "classes", left=2)
     table.add_column("at hand")
     table.add_column("what it is")
     for name, entry in catalogue.items():
@@ -160,7 +160,7 @@ def _floats(count: int) -> str:
 
 def demo_tables(shown: "Shown") -> list[Table | str]:
     """What the demo found."""
-    table = _table("share of nodes that the pooling kept", "of the motif, %", "at random, %")
+    table = plain_table("share of nodes that the pooling kept", "of the motif, %", "at random, %")
     for level, (motif, chance) in enumerate(zip(shown.motif, shown.chance, strict=True), 1):
         table.add_row(f"after level {level}", f"{100 * motif:.1f}", f"{100 * chance:.1f}")
     accuracy = f"test accuracy {100 * shown.accuracy:.1f} % on {shown.graphs} graphs; chance is "

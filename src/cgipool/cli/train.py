@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -121,6 +121,15 @@ def train(
         str | None,
         typer.Option(help="balanced: each class by its inverse frequency. Default: none.", rich_help_panel=MODEL),
     ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any other setting of the recipe; may be repeated.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
     features: Annotated[
         str | None,
         typer.Option(help="label, degree, or auto: labels where there are any. Default: auto.", rich_help_panel=INPUT),
@@ -176,7 +185,7 @@ def train(
     from cgipool.data import load_dataset
     from cgipool.pool import method_named
     from cgipool.training import run
-    from cgipool.training.recipe import recipe_named
+    from cgipool.training.recipe import parse_setting, recipe_named
 
     title = method_named(method).title
     settings = {
@@ -195,7 +204,12 @@ def train(
         "vocabulary": vocabulary,
         "attributes": attributes or None,
     }
-    chosen = recipe_named(recipe).but(**{name: value for name, value in settings.items() if value is not None})
+    asked: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
+    for name, setting in map(parse_setting, changes or []):
+        if name in asked:
+            raise UserError(f"{name} is given twice")
+        asked[name] = setting
+    chosen = recipe_named(recipe).but(**asked)
     run.check_device(device)
     with downloading() as progress:
         graphs = load_dataset(data, progress=progress)

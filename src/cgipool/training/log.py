@@ -17,7 +17,7 @@ class Log:
 
     def cut_back_to(self, epoch: int) -> None:
         """Drop what was written after that epoch, and a last line that was never finished."""
-        rows = [row for row in self._rows() if row["epoch"] <= epoch]
+        rows = [row for row in self.rows() if row["epoch"] <= epoch]
         if len(rows) != epoch:
             raise UserError(f"{self.path} holds {len(rows)} of the {epoch} epochs before the checkpoint")
         text = "".join(map(_line, rows))
@@ -33,9 +33,10 @@ class Log:
 
     def column(self, name: str) -> list[float]:
         """One value per epoch."""
-        return [row[name] for row in self._rows()]
+        return [row[name] for row in self.rows()]
 
-    def _rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, Any]]:
+        """All epochs; a last line that was never finished is left out."""
         text = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
         rows = []
         for number, line in enumerate(text.splitlines(keepends=True), start=1):

@@ -4,8 +4,11 @@
 """
 
 import math
+import tomllib
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from numbers import Integral, Real
+from types import NoneType
+from typing import Any, get_args, get_type_hints
 
 from cgipool.data.features import SOURCES, VOCABULARIES
 from cgipool.errors import UserError, unknown
@@ -92,6 +95,7 @@ class Recipe:
         for name in changes:
             if name not in known:
                 raise unknown("setting", name, known)
+            _check_kind(name, changes[name])
         if "alpha" in changes:  # a user's α holds on every data set
             changes.setdefault("alpha_proteins", changes["alpha"])
         return replace(self, **changes)
@@ -104,6 +108,38 @@ class Recipe:
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""
         return asdict(self)
+
+
+def _check_kind(name: str, value: Any) -> None:
+    """An error unless a value is of a setting's type; a whole number will do for a float."""
+    hint = get_type_hints(Recipe)[name]
+    kinds = get_args(hint) or (hint,)
+    if isinstance(value, bool):
+        sound = bool in kinds
+    elif isinstance(value, Integral):
+        sound = int in kinds or float in kinds
+    elif isinstance(value, Real):
+        sound = float in kinds
+    else:
+        sound = type(value) in kinds
+    if not sound:
+        words = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", NoneType: "none"}
+        raise UserError(f"{name} must be {' or '.join(words[kind] for kind in kinds)}, not {value!r}")
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """ "lr=0.01" → name and value, as a TOML file would have them; "none" stands for no value."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise UserError(f"--set {text!r} is not of the form NAME=VALUE")
+    if name not in [field.name for field in fields(Recipe)]:
+        raise unknown("setting", name, [field.name for field in fields(Recipe)])
+    if value == "none":
+        return name, None
+    try:
+        return name, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return name, value
 
 
 def _one_of(kind: str, value: str, known: Any) -> None:

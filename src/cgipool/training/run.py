@@ -131,10 +131,6 @@ def _identity(
     graphs: GraphSet, method: str, recipe: Recipe, seed: int, splits: Sequence[Split], device: str, tf32: bool
 ) -> dict[str, Any]:
     """What was asked for, and the versions that it was made with (which a resumed run does not compare)."""
-    content = hashlib.sha256()
-    for array in (graphs.node_ptr, graphs.edge_ptr, graphs.edge_disp, graphs.y, graphs.category, graphs.attributes):
-        if array is not None:
-            content.update(array.tobytes())
     drawn = hashlib.sha256()
     for split in splits:
         for side in (split.train, split.val, split.test):
@@ -142,7 +138,7 @@ def _identity(
     return {
         "dataset": graphs.name,
         "graphs": graphs.n_graphs,
-        "content": content.hexdigest(),
+        "content": content_of(graphs),
         "method": method,
         "recipe": recipe.to_json(),
         "seed": seed,
@@ -152,6 +148,15 @@ def _identity(
         "splits_content": drawn.hexdigest(),
         "made_with": {"cgipool": __version__, "torch": torch.__version__, "python": platform.python_version()},
     }
+
+
+def content_of(graphs: GraphSet) -> str:
+    """A hash of all that a training reads of a data set."""
+    content = hashlib.sha256()
+    for array in (graphs.node_ptr, graphs.edge_ptr, graphs.edge_disp, graphs.y, graphs.category, graphs.attributes):
+        if array is not None:
+            content.update(array.tobytes())
+    return content.hexdigest()
 
 
 def _prepare(folder: Path, identity: dict, splits: Sequence[Split], resume: bool, overwrite: bool) -> None:

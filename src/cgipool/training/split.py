@@ -220,7 +220,11 @@ class Training:
                 save_state(checkpoint, state)
                 saved = time.monotonic()
             told = Progress(self.task.split.index, state.epoch, val_loss, val_accuracy, state.best_epoch)
-            tell(told._replace(member=self.task.member))
+            try:
+                tell(told._replace(member=self.task.member))
+            except KeyboardInterrupt:  # who is told may end the training; nothing of it is lost
+                save_state(checkpoint, state)
+                raise
 
     def _give_up(self, state: State) -> None:
         weights = self.task.folder / "weights.safetensors"

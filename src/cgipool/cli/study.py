@@ -1,0 +1,209 @@
+"""`cgipool study run | plan | status | merge | export`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cgipool.cli.errors import Interrupted
+from cgipool.errors import UserError
+
+if TYPE_CHECKING:
+    from cgipool.study.cell import Cell
+    from cgipool.study.plan import Study
+    from cgipool.study.run import Outcome
+
+app = typer.Typer(help="Run whole evaluations from a file, and keep their results in a store.", add_completion=False)
+
+STUDY = Annotated[Path, typer.Argument(metavar="FILE", help="A study file, such as studies/table1.toml.")]
+STORE = Annotated[Path, typer.Option(metavar="DIR", help="The folder that keeps results. Default: runs/store.")]
+ONLY = Annotated[
+    str | None,
+    typer.Option(metavar="AXIS=VALUE,…", help="Only these cells: method=cgi,dataset=NCI1. An axis may be repeated."),
+]
+DEVICE = Annotated[
+    str, typer.Option(help="cpu, cuda, or several: cuda:0,cuda:1 spreads the cells over them. Default: cpu.")
+]
+AGAIN = 75
+"""Exit code: stopped with work left; the same command goes on. (EX_TEMPFAIL, on which job schedulers requeue.)"""
+
+
+@app.callback(invoke_without_command=True)
+def _start(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command()
+def run(
+    file: STUDY,
+    store: STORE = Path("runs/store"),
+    device: DEVICE = "cpu",
+    jobs: Annotated[int, typer.Option(min=1, help="On a CPU, splits trained at a time, one thread each.")] = 1,
+    only: ONLY = None,
+    limit: Annotated[
+        float | None, typer.Option(min=0, metavar="MINUTES", help="Stop after so long; the same command goes on.")
+    ] = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="I/N", help="The I-th of N shares of the cells. Default: what SLURM's array says, else all."
+        ),
+    ] = None,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Try again what failed before; otherwise it is skipped.")
+    ] = False,
+) -> None:
+    """Train all cells of a study that its store does not hold yet; killed, the same command goes on.
+
+    Several runs may share a store: a cell is never trained twice. Exit codes: 0 all there; 1 some cells failed;
+    75 stopped by --limit or SIGTERM with work left (run again); 130 stopped by Ctrl-C (run again).
+    """
+    from cgipool.study.plan import read_study
+
+    study = read_study(file)
+    cells = _chosen(study, only, shard)
+    outcome = run_cells(study, cells, store, device, jobs, limit, retry_failed)
+    conclude(outcome, len(cells), store)
+
+
+def run_cells(
+    study: "Study",
+    cells: list["Cell"],
+    folder: Path,
+    device: str,
+    jobs: int,
+    limit: float | None,
+    retry_failed: bool,
+) -> "Outcome":
+    """Run cells with progress on stderr."""
+    from cgipool.cli.study_progress import watching
+    from cgipool.study.estimate import Estimate
+    from cgipool.study.run import Runner, Stop
+    from cgipool.study.spread import run_spread
+    from cgipool.study.store import Store
+    from cgipool.training.run import check_device
+
+    devices = [name.strip() for name in device.split(",")]
+    for name in devices:
+        check_device(name)
+    if jobs > 1 and any(name != "cpu" for name in devices):
+        raise UserError("--jobs is for a CPU; on a GPU all splits train at once")
+    store = Store(folder)
+    store.remember(study.to_json())
+    estimate = Estimate(store, study.cells, devices[0])
+    options: dict[str, Any] = {"jobs": jobs, "retry_failed": retry_failed}
+    try:
+        with watching(cells, store, estimate, len(devices)) as watcher:
+            if len(devices) > 1:
+                return run_spread(cells, folder, devices, minutes=limit, watcher=watcher, **options)
+            return Runner(store, devices[0], stop=Stop(limit), watcher=watcher, **options).run(cells)
+    except KeyboardInterrupt:
+        raise Interrupted(f"stopped; the same command goes on from {folder}") from None
+
+
+def _chosen(study: "Study", only: str | None, shard: str | None) -> list["Cell"]:
+    from cgipool.study.estimate import predicted
+    from cgipool.study.share import parse_shard, share_of
+
+    number, count = parse_shard(shard)
+    cells = study.only(parse_only(only))
+    if not cells:
+        raise UserError("no cell is left by --only")
+    return share_of(cells, lambda cell: predicted(cell, "cuda"), number, count)
+
+
+def parse_only(text: str | None) -> dict[str, list[str]]:
+    """ "method=cgi,method=topk,dataset=NCI1" → the values by axis."""
+    wanted: dict[str, list[str]] = {}
+    for part in text.split(",") if text else []:
+        axis, equals, value = part.partition("=")
+        if not equals:
+            raise UserError(f"--only {part!r} is not of the form AXIS=VALUE")
+        wanted.setdefault(axis.strip(), []).append(value.strip())
+    return wanted
+
+
+def conclude(outcome: "Outcome", count: int, store: Path) -> None:
+    """Say what became of the cells, and leave with the exit code for it."""
+    finished = len(outcome.done) + len(outcome.there)
+    words = [f"{finished} of {count} cells are in {store}, {len(outcome.done)} of them new"]
+    if outcome.failed:
+        words.append(f"{len(outcome.failed)} failed (`cgipool study status {store}` says why)")
+    if outcome.elsewhere:
+        words.append(f"{len(outcome.elsewhere)} are in the hands of other runs")
+    typer.echo("; ".join(words))
+    if outcome.stopped:
+        typer.echo("stopped before the end; the same command goes on")
+        raise typer.Exit(AGAIN)
+    if outcome.failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def plan(
+    file: STUDY,
+    store: STORE = Path("runs/store"),
+    device: DEVICE = "cpu",
+    only: ONLY = None,
+    shard: Annotated[str | None, typer.Option(metavar="I/N", help="The I-th of N shares.")] = None,
+) -> None:
+    """Show the cells of a study, how long they will take, and which data sets must be fetched beforehand."""
+    from cgipool.cli.study_tables import plan_lines
+    from cgipool.cli.tables import output
+    from cgipool.study.estimate import Estimate
+    from cgipool.study.plan import read_study
+    from cgipool.study.store import Store
+
+    study = read_study(file)
+    cells = _chosen(study, only, shard)
+    devices = device.split(",")
+    there = Store(store) if (store / "cells").is_dir() else None
+    estimate = Estimate(there, study.cells, devices[0].strip())
+    output().print(*plan_lines(study, cells, there, estimate, devices), sep="\n")
+
+
+@app.command()
+def status(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="The folder that keeps results.")] = Path("runs/store"),
+) -> None:
+    """Show what a store holds: finished, failed (with the reason) and missing cells, and who is at work."""
+    from cgipool.cli.study_tables import status_lines
+    from cgipool.cli.tables import output
+    from cgipool.study.claims import Claims
+    from cgipool.study.records import read_book
+
+    output().print(*status_lines(read_book(store), Claims(store / "claims")), sep="\n")
+
+
+@app.command()
+def merge(
+    into: Annotated[
+        Path, typer.Argument(metavar="STORE", help="The store that takes all in; made if it is not there.")
+    ],
+    others: Annotated[list[Path], typer.Argument(metavar="OTHER...", help="The stores to take from.")],
+) -> None:
+    """Take the cells of other stores into one. Nothing is deleted; two results of one cell are both kept, and told."""
+    from cgipool.study.exchange import merge as merge_stores
+
+    merged = merge_stores(into, others)
+    typer.echo(f"{merged.cells} cells taken into {into}, {merged.same} were there already")
+    for key in merged.conflicts:
+        typer.echo(f"conflict: two results of cell {key}; the one that was there is shown")
+    for problem in merged.problems:
+        typer.echo(f"problem: {problem}")
+
+
+@app.command()
+def export(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="The folder that keeps results.")],
+    out: Annotated[Path, typer.Option(help="The archive, NAME.zip; a table goes beside it, NAME.csv.")],
+) -> None:
+    """Write a store as one archive, and as one table with a row for every split of every cell."""
+    from cgipool.study.exchange import export as export_store
+    from cgipool.study.exchange import write_csv
+
+    archive = out if out.suffix == ".zip" else out.with_name(f"{out.name}.zip")
+    export_store(store, archive)
+    write_csv(store, archive.with_suffix(".csv"))
+    typer.echo(f"{archive}\n{archive.with_suffix('.csv')}")

@@ -1,0 +1,133 @@
+"""What is shown on stderr while a study runs."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from cgipool.cli.progress import SECONDS, stderr
+from cgipool.errors import UserError
+from cgipool.files import read_json
+from cgipool.study.estimate import Estimate, in_words
+from cgipool.study.run import Watcher
+
+if TYPE_CHECKING:
+    from cgipool.study.cell import Cell
+    from cgipool.study.store import Store
+    from cgipool.training.split import Progress as Told
+
+
+@contextmanager
+def watching(cells: Sequence["Cell"], store: "Store", estimate: Estimate, devices: int) -> Iterator["Lines"]:
+    """Gives what a run tells its progress to."""
+    console, bars = stderr()
+    if not bars:
+        yield Lines(console, cells, store, estimate, devices)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(20), TextColumn("{task.fields[state]}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        yield Bars(progress, cells, store, estimate, devices)
+
+
+class Lines(Watcher):
+    """Plain lines: what begins and ends, and how it goes every few seconds."""
+
+    def __init__(
+        self, console: Console, cells: Sequence["Cell"], store: "Store", estimate: Estimate, devices: int
+    ) -> None:
+        self.console, self.store, self.devices = console, store, devices
+        self.cost = {cell.key: estimate(cell) for cell in cells}
+        self.done = {cell.key for cell in cells if store.has(cell.key)}
+        self.spent = self.expected = 0.0
+        """Seconds that cells took in this run, and that had been estimated for them."""
+        self.began: dict[str, float] = {}
+        self.last = time.monotonic()
+
+    def begins(self, cell: "Cell") -> None:
+        """A cell is taken in hand."""
+        self.began[cell.key] = time.monotonic()
+        self.print(f"{cell.name}: begins ({len(self.done)} of {len(self.cost)} cells done{self.left()})")
+
+    def epoch(self, cell: "Cell", progress: "Told") -> None:
+        """A split has trained one epoch more, or is done."""
+        now = time.monotonic()
+        if not progress.done and now - self.last >= SECONDS:
+            self.last = now
+            self.print(f"{cell.name}: split {progress.split}, epoch {progress.epoch}, best {progress.best_epoch}")
+
+    def ended(self, cell: "Cell", how: str) -> None:
+        """A cell is "done", was "there", is "elsewhere", or why it failed."""
+        self.done.add(cell.key)
+        if how == "there":
+            return
+        seconds = time.monotonic() - self.began.pop(cell.key, time.monotonic())
+        if how == "done":
+            self.spent, self.expected = self.spent + seconds, self.expected + self.cost[cell.key]
+        self.print(f"{cell.name}: {self._told(cell, how, seconds)}")
+
+    def left(self) -> str:
+        """How long the rest will take, in words, by what the cells of this run took so far."""
+        factor = self.spent / self.expected if self.expected else 1.0
+        seconds = factor * sum(cost for key, cost in self.cost.items() if key not in self.done) / self.devices
+        return f", about {in_words(seconds)} left"
+
+    def print(self, line: str) -> None:
+        """One line."""
+        self.console.print(line, soft_wrap=True, markup=False)
+
+    def _told(self, cell: "Cell", how: str, seconds: float) -> str:
+        if how == "elsewhere":
+            return "in the hands of another run"
+        if how != "done":
+            return f"failed: {how}"
+        try:
+            rows = read_json(self.store.folder / "cells" / f"{cell.key}.json")["splits"]
+            values = 100 * np.array([row["test"]["accuracy"] for row in rows])
+        except (UserError, KeyError):
+            return f"done in {in_words(seconds)}"
+        error = f" ± {values.std(ddof=1) / np.sqrt(len(values)):.2f}" if len(values) > 1 else ""
+        return f"{values.mean():.2f}{error} % in {in_words(seconds)}"
+
+
+class Bars(Lines):
+    """One bar for the study, by estimated time, and one for each cell in hand."""
+
+    def __init__(
+        self, progress: Progress, cells: Sequence["Cell"], store: "Store", estimate: Estimate, devices: int
+    ) -> None:
+        super().__init__(progress.console, cells, store, estimate, devices)
+        self.progress = progress
+        self.whole = progress.add_task("study", total=sum(self.cost.values()), state="")
+        self.bars: dict[str, TaskID] = {}
+        self.ends: dict[str, set[int]] = {}
+        self._show()
+
+    def begins(self, cell: "Cell") -> None:
+        """A cell is taken in hand."""
+        self.began[cell.key] = time.monotonic()
+        self.bars[cell.key] = self.progress.add_task(cell.name, total=self.cost[cell.key], state="")
+        self.ends[cell.key] = set()
+
+    def epoch(self, cell: "Cell", progress: "Told") -> None:
+        """A split has trained one epoch more, or is done."""
+        if progress.done:
+            self.ends[cell.key].add(progress.split)
+        state = f"epoch {progress.epoch}, {len(self.ends[cell.key])}/{cell.protocol.splits} splits done"
+        spent = time.monotonic() - self.began[cell.key]
+        self.progress.update(self.bars[cell.key], completed=min(spent, 0.98 * self.cost[cell.key]), state=state)
+
+    def ended(self, cell: "Cell", how: str) -> None:
+        """A cell has ended in some way."""
+        super().ended(cell, how)
+        if cell.key in self.bars:
+            self.progress.remove_task(self.bars.pop(cell.key))
+        self._show()
+
+    def _show(self) -> None:
+        completed = sum(self.cost[key] for key in self.done)
+        state = f"{len(self.done)}/{len(self.cost)} cells{self.left()}"
+        self.progress.update(self.whole, completed=completed, state=state)

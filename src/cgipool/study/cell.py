@@ -1,0 +1,80 @@
+"""A cell: one method on one data set with one set of settings, over all its splits."""
+
+import shlex
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from cgipool.study.records import key_of
+from cgipool.training.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How often and how a data set is divided."""
+
+    splits: int = 20
+    """How many random splits. Paper: 20."""
+    first: int = 0
+    """The number of the first of them."""
+    seed: int = 0
+    """Of splits, weights and all draws."""
+    split_kind: str = "random"
+    """"random", "stratified" or "distinct". Paper: random."""
+    ensemble: int = 1
+    """Members of an ensemble in each split, whose probabilities are averaged."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """All that determines a result, and where it stands in its study."""
+
+    method: str
+    dataset: str
+    """A name of the catalogue, or what a set of the user's own is called."""
+    recipe: Recipe
+    protocol: Protocol
+    at: dict[str, Any] = field(default_factory=dict)
+    """Its value on each axis of the study."""
+    published: tuple[float, float | None] | None = None
+    """The paper's mean and its ±, in percent."""
+    path: Path | None = None
+    """Where a data set of the user's own lies."""
+    content: str | None = None
+    """The hash of such a data set: its name alone says little."""
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """Plain values: what the key is a hash of. Neither device nor versions belong to it: the same settings give
+        the same result up to rounding wherever they are run."""
+        own = {} if self.content is None else {"content": self.content}
+        protocol = {name: getattr(self.protocol, name) for name in Protocol.__dataclass_fields__}
+        return {"method": self.method, "dataset": self.dataset, "recipe": self.recipe.to_json()} | protocol | own
+
+    @cached_property
+    def key(self) -> str:
+        """Its name in a store."""
+        return key_of(self.config)
+
+    @property
+    def name(self) -> str:
+        """Its place in words: method=cgi,dataset=NCI1."""
+        return ",".join(f"{axis}={value}" for axis, value in self.at.items())
+
+    def command(self, device: str) -> str:
+        """The command that trains just this."""
+        protocol = self.protocol
+        words = ["cgipool", "train", str(self.path or self.dataset), "--method", self.method]
+        usual = Protocol(splits=1)
+        words += ["--recipe", self.recipe.name, "--splits", str(protocol.splits), "--seed", str(protocol.seed)]
+        for option in ("first", "split_kind", "ensemble"):
+            if getattr(protocol, option) != getattr(usual, option):
+                words += [f"--{option.replace('_', '-')}", str(getattr(protocol, option))]
+        for setting, value in self.recipe.changes().items():
+            words += ["--set", f"{setting}={_plain(value)}"]
+        return shlex.join([*words, "--device", device.split(":")[0]])
+
+
+def _plain(value: Any) -> str:
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,58 @@
+"""A study of one data set, perhaps the user's own: all methods under one protocol."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from cgipool.data.catalogue import CATALOGUE
+from cgipool.data.graphs import GraphSet
+from cgipool.data.splits import KINDS, check_graphs
+from cgipool.errors import unknown
+from cgipool.pool import method_named
+from cgipool.study.cell import Cell, Protocol
+from cgipool.study.plan import Study
+from cgipool.training.recipe import parse_setting, recipe_named
+from cgipool.training.run import content_of
+
+
+def comparison(
+    graphs: GraphSet,
+    given: str,
+    methods: Sequence[str],
+    recipe: str,
+    splits: int,
+    split_kind: str,
+    seed: int,
+    changes: Sequence[str] = (),
+) -> Study:
+    """The study; `given` is how the user named the data set. Its cells know a set of the user's own by its content."""
+    check_graphs(graphs)
+    for method in methods:
+        method_named(method)
+    if split_kind not in KINDS:
+        raise unknown("kind of split", split_kind, KINDS)
+    chosen = recipe_named(recipe).but(**dict(map(parse_setting, changes)))
+    protocol = Protocol(splits=splits, seed=seed, split_kind=split_kind)
+    known = graphs.name in CATALOGUE and given == graphs.name
+    path, content = (None, None) if known else (Path(given), content_of(graphs))
+    cells = [
+        Cell(
+            method,
+            graphs.name,
+            chosen,
+            protocol,
+            {"method": method, "dataset": graphs.name},
+            path=path,
+            content=content,
+        )
+        for method in methods
+    ]
+    return Study(
+        name=f"compare-{graphs.name}",
+        title=f"Pooling methods on {graphs.name}",
+        about=f"{graphs.n_graphs} graphs, {graphs.n_classes} classes; {splits} {split_kind} splits, recipe {recipe}.",
+        source="",
+        baseline="cgi" if "cgi" in methods else methods[0],
+        curves=None,
+        axes={"method": list(methods), "dataset": [graphs.name]},
+        cells=cells,
+    )

@@ -1,0 +1,199 @@
+"""Stores brought together, packed into one file, and written as one tidy table. No torch."""
+
+import csv
+import hashlib
+import json
+import shutil
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from cgipool.errors import UserError
+from cgipool.files import read_json, write_atomically, write_json
+from cgipool.study.records import FORMAT, Book, StudyRecord, Wanted, read_book
+
+PARTS = ("cells", "failed", "studies")
+"""The folders of a store that hold results; the others belong to runs in progress."""
+
+MEASURED = ("val_loss", "epochs", "best_epoch", "parameters", "seconds")
+"""What a row of the table has of a split, besides its metrics."""
+
+
+@dataclass
+class Merged:
+    """What a merge did."""
+
+    cells: int = 0
+    """Cells that were copied."""
+    same: int = 0
+    """Cells that were there already, with the same results."""
+    conflicts: list[str] = field(default_factory=list)
+    """Keys of cells that were there already, with other results."""
+    studies: int = 0
+    """Studies that were copied, or that ask for more now."""
+    problems: list[str] = field(default_factory=list)
+    """What is wrong with files of the other stores, and which studies do not fit together."""
+
+
+def merge(into: Path, others: Sequence[Path]) -> Merged:
+    """Copy studies, cells and failures of other stores into the first, which need not exist yet.
+
+    What is there stays as it is: a cell with other results is kept beside it as cells/KEY.HASH.json. Only a study may
+    grow, and a failure is dropped when another store has the finished cell.
+    """
+    books = [read_book(other) for other in others]
+    try:
+        for part in PARTS:
+            (into / part).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make a store in {into}: {error.strerror or error}") from error
+    ours = {study.name: study for study in read_book(into).studies}
+    merged = Merged()
+    for other, book in zip(others, books, strict=True):
+        merged.problems += book.problems
+        for study in book.studies:
+            _merge_study(into, other, study, ours, merged)
+        for path in _cells(other, book):
+            _merge_cell(into, path, merged)
+        for key in book.records:
+            (into / "failed" / f"{key}.json").unlink(missing_ok=True)
+        for name in (f"{key}.json" for key in book.failed):
+            if not any((into / part / name).exists() for part in ("cells", "failed")):
+                _copy(other / "failed" / name, into / "failed" / name)
+    return merged
+
+
+def _cells(store: Path, book: Book) -> list[Path]:
+    """The files of the sound cells, then of those that an earlier merge kept beside them, which their hash tells."""
+    beside = sorted((store / "cells").glob("*.*.json"))
+    sound = [path for path in beside if path.stem.split(".", 1)[1] == _hash(_results(path))]
+    return [store / "cells" / f"{key}.json" for key in book.records] + sound
+
+
+def _merge_cell(into: Path, path: Path, merged: Merged) -> None:
+    key, results = path.name.split(".")[0], _results(path)
+    here, beside = (into / "cells" / f"{name}.json" for name in (key, f"{key}.{_hash(results)}"))
+    if not here.exists():
+        _copy(path, here)
+        merged.cells += 1
+    elif results == _results(here):
+        merged.same += 1
+    else:
+        if not beside.exists():
+            _copy(path, beside)
+        if key not in merged.conflicts:
+            merged.conflicts.append(key)
+
+
+def _results(path: Path) -> str:
+    """A cell as text, without what differs between runs that agree; a damaged file has no results."""
+    try:
+        value = read_json(path)
+        splits = [{name: part for name, part in row.items() if name != "seconds"} for row in value["splits"]]
+        return _text({name: part for name, part in value.items() if name != "provenance"} | {"splits": splits})
+    except (UserError, AttributeError, KeyError, TypeError):
+        return ""
+
+
+def _hash(results: str) -> str:
+    return hashlib.sha256(results.encode()).hexdigest()[:8] if results else ""
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _copy(source: Path, target: Path) -> None:
+    write_atomically(target, lambda temporary: shutil.copyfile(source, temporary))
+
+
+def _merge_study(into: Path, other: Path, study: StudyRecord, ours: dict[str, StudyRecord], merged: Merged) -> None:
+    source, mine = other / "studies" / f"{study.name}.json", ours.get(study.name)
+    here = into / "studies" / source.name
+    if source not in (other / "studies").glob("*.json"):
+        merged.problems.append(f"{other} has the study {study.name!r} in a file of another name; it is left out")
+    elif mine is None and here.exists():
+        merged.problems.append(f"{here} is kept, which is no study {study.name!r}; that of {other} is left out")
+    elif mine is None:
+        _copy(source, here)
+        ours[study.name], merged.studies = study, merged.studies + 1
+    elif (both := _joined(mine, study)) is None:
+        merged.problems.append(f"the study {study.name!r} of {other} differs from that of {into}, which is kept")
+    elif both != mine:
+        write_json(here, {"format": FORMAT} | asdict(both))
+        ours[study.name], merged.studies = both, merged.studies + 1
+
+
+def _joined(mine: StudyRecord, other: StudyRecord) -> StudyRecord | None:
+    """A study that asks for the cells of both; None where they contradict each other, be it about one place."""
+    places = {_text(cell.at): cell for cell in mine.cells}
+    alike = all(getattr(mine, name) == getattr(other, name) for name in ("titles", "curves", "baseline"))
+    if not alike or list(mine.axes) != list(other.axes) or any(places.get(_text(c.at), c) != c for c in other.cells):
+        return None
+    axes = {axis: values + [v for v in other.axes[axis] if v not in values] for axis, values in mine.axes.items()}
+    return replace(mine, axes=axes, cells=mine.cells + [c for c in other.cells if _text(c.at) not in places])
+
+
+def export(store: Path, path: Path) -> None:
+    """Pack the studies, cells and failures of a store into a zip archive: the same bytes for the same files."""
+    read_book(store)
+
+    def write(temporary: Path) -> None:
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+            for part in PARTS:
+                _pack(archive, f"{part}/", b"")
+                for file in sorted((store / part).glob("*.json")):
+                    _pack(archive, f"{part}/{file.name}", file.read_bytes())
+
+    write_atomically(path, write)
+
+
+def _pack(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    info = zipfile.ZipInfo(name)  # dated 1980, the first year there is in an archive
+    info.external_attr = (0o40755 << 16) | 0x10 if info.is_dir() else 0o100644 << 16
+    archive.writestr(info, content, archive.compression)
+
+
+def rows(store: Path) -> Iterator[dict[str, Any]]:
+    """A row per study, finished cell and split: the place on all axes, what is published (in percent), the metrics on
+    the test graphs (as shares), costs and versions. What is not known is None; a cell of no study has a blank one.
+    """
+    book = read_book(store)
+    axes = dict.fromkeys(["method", "dataset", *(axis for study in book.studies for axis in study.axes)])
+    columns = {axis: f"axis_{axis}" if axis in MEASURED else axis for axis in axes}
+    metrics = dict.fromkeys(name for record in book.records.values() for row in record.splits for name in row["test"])
+    for study, wanted in _wanted(book):
+        record = book.records[wanted.key]
+        place = {name: record.cell.get(name) for name in ("method", "dataset")} | wanted.at
+        head = {"study": study, "key": wanted.key} | {column: place.get(axis) for axis, column in columns.items()}
+        head |= dict(zip(("published", "published_pm"), wanted.published or (None, None), strict=True))
+        tail = {"device": record.provenance.get("device")}
+        tail |= {name: record.provenance.get("versions", {}).get(name) for name in ("cgipool", "torch")}
+        for row in record.splits:
+            result = {"split": row["split"]} | {name: row["test"].get(name) for name in metrics}
+            result |= {name: row.get(name) for name in MEASURED}
+            yield head | result | {f"graphs_{name}": row["graphs"][name] for name in ("train", "test")} | tail
+
+
+def _wanted(book: Book) -> Iterator[tuple[str, Wanted]]:
+    """The finished cells, by study; then those of none."""
+    pairs = [(study.name, cell) for study in book.studies for cell in study.cells if cell.key in book.records]
+    asked = {cell.key for _, cell in pairs}
+    return iter(pairs + [("", Wanted(key, {})) for key in book.records if key not in asked])
+
+
+def write_csv(store: Path, path: Path) -> None:
+    """Write the rows of a store as CSV."""
+    table = list(rows(store))
+    if not table:
+        raise UserError(f"{store} has no finished cells to write")
+
+    def write(temporary: Path) -> None:
+        with temporary.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(table[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(table)
+
+    write_atomically(path, write)

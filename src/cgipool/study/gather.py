@@ -1,0 +1,76 @@
+"""From the folder of a finished training to what a store keeps of a cell. No torch.
+
+A curve is thinned to at most `POINTS` epochs and its numbers to five digits: the store of a whole paper stays small.
+"""
+
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cgipool.files import read_json
+from cgipool.training.log import Log
+
+POINTS = 100
+COURSES = ("train_loss", "val_loss", "val_accuracy")
+
+
+def split_rows(folder: Path) -> list[dict[str, Any]]:
+    """One row per split of a training folder, as records.py tells."""
+    sizes = {
+        split["index"]: {side: len(split[side]) for side in ("train", "val", "test")}
+        for split in read_json(folder / "splits.json")["splits"]
+    }
+    return [_row(part, sizes) for part in sorted(folder.glob("split-*"))]
+
+
+def _row(folder: Path, sizes: dict[int, dict[str, int]]) -> dict[str, Any]:
+    result = read_json(folder / "result.json")
+    logs = sorted(folder.glob("member-*/metrics.jsonl")) or [folder / "metrics.jsonl"]
+    epochs = Log(logs[0]).rows()  # of an ensemble, the first member's
+    row = {
+        name: result[name] for name in ("split", "epochs", "best_epoch", "val_loss", "test", "parameters", "seconds")
+    }
+    row |= {"graphs": sizes[result["split"]], "curve": _curve(epochs), "diagnostics": _diagnostics(epochs, result)}
+    return row | ({"members": result["members"]} if "members" in result else {})
+
+
+def _curve(epochs: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    chosen = np.unique(np.linspace(0, len(epochs) - 1, min(POINTS, len(epochs))).round().astype(int))
+    rows = [epochs[i] for i in chosen]
+    return {"epoch": [row["epoch"] for row in rows]} | {name: [_short(row[name]) for row in rows] for name in COURSES}
+
+
+def _diagnostics(epochs: list[dict[str, Any]], result: dict[str, Any]) -> dict[str, list[Any]]:
+    """What the method told of itself in the best epoch, by level."""
+    best = [row for row in epochs if row["epoch"] == result["best_epoch"]]
+    plain = {"epoch", "seconds", *COURSES}
+    return {name: list(map(_short, value)) for row in best for name, value in row.items() if name not in plain}
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.5g}")
+
+
+def commit_of(package: Path) -> str | None:
+    """The git commit that a package's source stands at, with a + if there are changes; None where git cannot tell."""
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", "-C", str(package), *words], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    try:
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no", ".") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def processor() -> str:
+    """What the processor calls itself."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()

@@ -1,0 +1,182 @@
+"""A study file: which cells, which settings, and the published numbers beside them.
+
+name, title, about, source     what it is, and where the published numbers are from
+baseline                       the method that the others are compared with
+curves                         the axis to draw curves over; without it the study is a table
+[protocol]                     splits, first, seed, split_kind, ensemble
+[settings]                     recipe, and any of its settings to change for all cells
+[axes]                         method, dataset, and any setting that varies; cells are all combinations
+[published.METHOD]             DATASET = [mean, ±] in percent
+"""
+
+import itertools
+import tomllib
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from cgipool.data.catalogue import CATALOGUE
+from cgipool.data.splits import KINDS
+from cgipool.errors import UserError, unknown
+from cgipool.pool import METHODS, method_named
+from cgipool.study.cell import Cell, Protocol
+from cgipool.study.records import FORMAT
+from cgipool.training.recipe import Recipe, recipe_named
+
+TEXTS = ("name", "title", "about", "source", "baseline", "curves")
+TABLES = ("protocol", "settings", "axes", "published")
+SETTINGS = [field.name for field in fields(Recipe) if field.name != "name"]
+AXES = ("method", "dataset", "recipe", "split_kind", *SETTINGS)
+
+
+@dataclass(frozen=True)
+class Study:
+    """Cells in the order in which they are run and shown."""
+
+    name: str
+    title: str
+    about: str
+    source: str
+    baseline: str | None
+    curves: str | None
+    axes: dict[str, list[Any]]
+    cells: list[Cell]
+
+    def to_json(self) -> dict[str, Any]:
+        """What a store keeps of it."""
+        titles = {value: METHODS[value].title for value in self.axes["method"] if value in METHODS}
+        texts = {name: getattr(self, name) for name in TEXTS}
+        cells = [{"key": c.key, "at": c.at, "published": c.published and list(c.published)} for c in self.cells]
+        return {"format": FORMAT} | texts | {"axes": self.axes, "titles": {"method": titles}, "cells": cells}
+
+    def only(self, wanted: dict[str, list[str]]) -> list[Cell]:
+        """The cells whose values on these axes are among those named."""
+        for axis, values in wanted.items():
+            if axis not in self.axes:
+                raise unknown("axis", axis, self.axes)
+            known = {str(value) for value in self.axes[axis]}
+            for value in values:
+                if value not in known:
+                    raise unknown(axis, value, known)
+        return [c for c in self.cells if all(str(c.at[axis]) in values for axis, values in wanted.items())]
+
+
+def read_study(path: Path) -> Study:
+    """The study of a file; whatever it says that has no meaning is an error."""
+    try:
+        with path.open("rb") as file:
+            given = tomllib.load(file)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{path} is no TOML: {error}") from None
+    try:
+        return study_of(given, default_name=path.stem)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+def study_of(given: dict[str, Any], default_name: str = "study") -> Study:
+    """A study from plain values."""
+    for name in given:
+        if name not in (*TEXTS, *TABLES):
+            raise unknown("key", name, (*TEXTS, *TABLES))
+    for name in TABLES:
+        if not isinstance(given.get(name, {}), dict):
+            raise UserError(f"{name} must be a table, [{name}]")
+    for name in TEXTS:
+        if not isinstance(given.get(name, ""), str):
+            raise UserError(f"{name} must be a text")
+    axes = _axes(given.get("axes", {}))
+    cells = _cells(axes, _protocol(given.get("protocol", {})), given.get("settings", {}), given.get("published", {}))
+    curves, baseline = given.get("curves"), given.get("baseline")
+    if curves is not None and curves not in axes:
+        raise unknown("axis to draw curves over,", curves, axes)
+    if baseline is not None and baseline not in axes["method"]:
+        raise unknown("baseline", baseline, axes["method"])
+    name = given.get("name", default_name)
+    texts = (name, given.get("title", name), given.get("about", ""), given.get("source", ""))
+    return Study(*texts, baseline, curves, axes, cells)
+
+
+def _axes(given: dict[str, Any]) -> dict[str, list[Any]]:
+    for name, values in given.items():
+        if name not in AXES:
+            raise unknown("axis", name, AXES)
+        if not isinstance(values, list) or not values:
+            raise UserError(f"axis {name} must be a list of values")
+        if len(set(map(str, values))) < len(values):
+            raise UserError(f"axis {name} names a value twice")
+    for needed in ("method", "dataset"):
+        if needed not in given:
+            raise UserError(f"[axes] lacks {needed}")
+    for method in given["method"]:
+        method_named(method)
+    for dataset in given["dataset"]:
+        if dataset not in CATALOGUE:
+            raise unknown("data set", str(dataset), CATALOGUE)
+    first = ("method", "dataset")
+    return {name: given[name] for name in (*first, *(name for name in given if name not in first))}
+
+
+def _protocol(given: dict[str, Any]) -> Protocol:
+    usual = Protocol()
+    for name, value in given.items():
+        if not hasattr(usual, name):
+            raise unknown("key of [protocol]", name, Protocol.__dataclass_fields__)
+        kind = type(getattr(usual, name))
+        if type(value) is not kind:
+            raise UserError(f"{name} of [protocol] must be {'a whole number' if kind is int else 'a text'}")
+    protocol = replace(usual, **given)
+    if protocol.splits < 1 or protocol.ensemble < 1 or protocol.first < 0 or protocol.seed < 0:
+        raise UserError("[protocol] needs splits and ensemble from 1, first and seed from 0")
+    return _of_kind(protocol, protocol.split_kind)
+
+
+def _of_kind(protocol: Protocol, kind: str) -> Protocol:
+    if kind not in KINDS:
+        raise unknown("kind of split", str(kind), KINDS)
+    return replace(protocol, split_kind=kind)
+
+
+def _cells(
+    axes: dict[str, list[Any]], protocol: Protocol, settings: dict[str, Any], published: dict[str, Any]
+) -> list[Cell]:
+    _check_published(published, axes)
+    for name in settings:
+        if name != "recipe" and name not in SETTINGS:
+            raise unknown("key of [settings]", name, ("recipe", *SETTINGS))
+        if name in axes:
+            raise UserError(f"{name} stands in [settings] and in [axes]")
+    cells = []
+    for values in itertools.product(*axes.values()):
+        at = dict(zip(axes, values, strict=True))
+        given = settings | {name: value for name, value in at.items() if name in (*SETTINGS, "recipe")}
+        recipe = recipe_named(given.pop("recipe", "paper")).but(**given)
+        method, dataset = at["method"], at["dataset"]
+        numbers = published.get(method, {}).get(dataset)
+        cells.append(
+            Cell(
+                method,
+                dataset,
+                recipe,
+                _of_kind(protocol, at.get("split_kind", protocol.split_kind)),
+                at,
+                None if numbers is None else (numbers[0], numbers[1]),
+            )
+        )
+    return cells
+
+
+def _check_published(published: dict[str, Any], axes: dict[str, list[Any]]) -> None:
+    for method, numbers in published.items():
+        if method not in axes["method"]:
+            raise unknown("method in [published]", method, map(str, axes["method"]))
+        if not isinstance(numbers, dict):
+            raise UserError(f"[published.{method}] must be a table of data sets")
+        for dataset, pair in numbers.items():
+            if dataset not in axes["dataset"]:
+                raise unknown(f"data set in [published.{method}]", dataset, axes["dataset"])
+            sound = isinstance(pair, list) and len(pair) == 2 and all(isinstance(v, int | float) for v in pair)
+            if not sound or not 0 <= pair[0] <= 100:
+                raise UserError(f"[published.{method}] {dataset} must be [mean, ±] in percent")

@@ -1,0 +1,226 @@
+"""Running the cells of a study on this machine, one after another; what is finished stays finished.
+
+A cell in hand is claimed, so that several runs may share a store. Its training folder lies in the store and is resumed
+from its last checkpoint, whoever began it. A cell that fails leaves its reason, and the rest goes on.
+"""
+
+import os
+import signal
+import threading
+import time
+import traceback
+from _thread import interrupt_main
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+
+import cgipool
+from cgipool.data.graphs import GraphSet
+from cgipool.data.sources import load_dataset
+from cgipool.errors import UserError
+from cgipool.files import read_json
+from cgipool.study.cell import Cell
+from cgipool.study.claims import Claim
+from cgipool.study.gather import commit_of, processor, split_rows
+from cgipool.study.store import Store, now
+from cgipool.training.run import train
+from cgipool.training.split import Progress
+from cgipool.version import __version__
+
+
+class Stopped(KeyboardInterrupt):
+    """The time is over, or somebody asked to stop; what is in hand can be resumed."""
+
+
+class Stop:
+    """When to stop: at a deadline, or when SIGTERM has come. Looked at between epochs, so that nothing is lost."""
+
+    def __init__(self, minutes: float | None = None) -> None:
+        self.deadline = None if minutes is None else time.monotonic() + 60 * minutes
+        self.asked = False
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time."""
+        return self.asked or (self.deadline is not None and time.monotonic() >= self.deadline)
+
+    @contextmanager
+    def on_sigterm(self, at_once: bool) -> Iterator[None]:
+        """Ask to stop when SIGTERM comes meanwhile; at once where epochs end in other processes."""
+
+        def ask(number: int, frame: FrameType | None) -> None:
+            self.asked = True
+            if at_once:
+                raise Stopped
+
+        before = signal.signal(signal.SIGTERM, ask)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
+@dataclass
+class Outcome:
+    """What became of the cells, by key."""
+
+    done: list[str] = field(default_factory=list)
+    """Finished by this run."""
+    there: list[str] = field(default_factory=list)
+    """Finished before."""
+    failed: list[str] = field(default_factory=list)
+    """Now or before."""
+    elsewhere: list[str] = field(default_factory=list)
+    """In the hands of other runs."""
+    stopped: bool = False
+
+
+class Watcher:
+    """What a run tells; this one listens to nothing."""
+
+    def begins(self, cell: Cell) -> None:
+        """A cell is taken in hand."""
+
+    def epoch(self, cell: Cell, progress: Progress) -> None:
+        """A split has trained one epoch more, or is done."""
+
+    def ended(self, cell: Cell, how: str) -> None:
+        """A cell is "done", was "there", is "elsewhere", or why it failed."""
+
+
+class Runner:
+    """Trains cells on one device."""
+
+    def __init__(
+        self,
+        store: Store,
+        device: str,
+        *,
+        jobs: int = 1,
+        stop: Stop | None = None,
+        watcher: Watcher | None = None,
+        retry_failed: bool = False,
+    ) -> None:
+        self.store, self.device, self.jobs, self.retry_failed = store, device, jobs, retry_failed
+        self.stop, self.watcher = stop or Stop(), watcher or Watcher()
+        self.graphs: dict[str, GraphSet] = {}
+        self.commit = commit_of(Path(cgipool.__file__).parent)
+
+    def run(self, cells: Sequence[Cell]) -> Outcome:
+        """Finish these cells, as far as they are not finished or in other hands."""
+        outcome = Outcome()
+        with self.stop.on_sigterm(at_once=self.jobs > 1):
+            for cell in cells:
+                if self.stop.due:
+                    outcome.stopped = True
+                    break
+                try:
+                    how = self._cell(cell)
+                except Stopped:
+                    outcome.stopped = True
+                    break
+                except KeyboardInterrupt:
+                    if not self.stop.due:
+                        raise
+                    outcome.stopped = True
+                    break
+                getattr(outcome, how if how in ("done", "there", "elsewhere") else "failed").append(cell.key)
+                self.watcher.ended(cell, how)
+        return outcome
+
+    def _cell(self, cell: Cell) -> str:
+        """How it ended."""
+        if self.store.has(cell.key):
+            return "there"
+        reason = self.store.failure(cell.key)
+        if reason is not None and not self.retry_failed:
+            return reason
+        claim = self.store.claims.take(cell.key)
+        if claim is None:
+            return "elsewhere"
+        with claim:
+            if self.store.has(cell.key):  # finished by another run between the look and the claim
+                return "there"
+            if reason is not None:
+                self.store.forget_failure(cell.key)
+            self.watcher.begins(cell)
+            return self._train(cell, claim)
+
+    def _train(self, cell: Cell, claim: Claim) -> str:
+        began, started = time.monotonic(), now()
+        try:
+            self._fit(cell, claim)
+            provenance = self._provenance(cell, started, time.monotonic() - began)
+            if claim.lost:
+                return "elsewhere"
+            self.store.finish(cell.key, cell.config, split_rows(self.store.work(cell.key)), provenance)
+        except Lost:
+            return "elsewhere"
+        except Exception as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            reason = reason if isinstance(error, UserError) else f"{type(error).__name__}: {reason}"
+            self.store.fail(cell.key, cell.config, reason, traceback.format_exc())
+            return reason
+        finally:
+            if self.device.startswith("cuda"):
+                torch.cuda.empty_cache()
+        return "done"
+
+    def _fit(self, cell: Cell, claim: Claim) -> None:
+        folder, protocol = self.store.work(cell.key), cell.protocol
+        if cell.dataset not in self.graphs:
+            self.graphs[cell.dataset] = load_dataset(cell.path or cell.dataset)
+        begun = folder / "run.json"
+        elsewhere = begun.exists() and read_json(begun).get("device") != self.device
+        train(
+            self.graphs[cell.dataset],
+            method=cell.method,
+            recipe=cell.recipe,
+            splits=protocol.splits,
+            first=protocol.first,
+            split_kind=protocol.split_kind,
+            seed=protocol.seed,
+            ensemble=protocol.ensemble,
+            device=self.device,
+            jobs=self.jobs,
+            out=folder,
+            resume=not elsewhere,  # what another kind of device began cannot be gone on with
+            overwrite=elsewhere,
+            tell=lambda progress: self._told(cell, claim, progress),
+        )
+
+    def _told(self, cell: Cell, claim: Claim, progress: Progress) -> None:
+        self.watcher.epoch(cell, progress)
+        due = Lost if claim.lost else Stopped if self.stop.due else None
+        if due is None:
+            return
+        if threading.current_thread() is threading.main_thread():
+            raise due
+        interrupt_main()  # with several jobs a thread listens to them; the main one must end the training
+
+    def _provenance(self, cell: Cell, started: str, seconds: float) -> dict[str, Any]:
+        run = read_json(self.store.work(cell.key) / "run.json")
+        versions = run["made_with"] | {"cgipool": __version__, "torch": torch.__version__, "numpy": np.__version__}
+        cuda = torch.device(self.device).type == "cuda"
+        return {
+            "command": cell.command(self.device),
+            "versions": versions,
+            "commit": self.commit,
+            "device": torch.cuda.get_device_name(self.device) if cuda else f"{processor()}, {os.cpu_count()} cores",
+            "precision": run["precision"],
+            "started": started,
+            "finished": now(),
+            "seconds": round(seconds, 3),
+            "data": run["content"],
+            "splits": run["splits_content"],
+        }
+
+
+class Lost(Exception):
+    """Another run took the cell over, as this one looked dead."""

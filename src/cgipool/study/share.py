@@ -1,0 +1,42 @@
+"""Which cells are whose where a study is divided among machines beforehand. No torch."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from cgipool.errors import UserError
+
+T = TypeVar("T")
+
+
+def parse_shard(text: str | None, environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
+    """ "I/N", counted from 1; without it what SLURM's array says; without that the whole."""
+    if text is not None:
+        try:
+            number, count = map(int, text.split("/"))
+        except ValueError:
+            raise UserError(f"--shard {text!r} is not of the form I/N, such as 2/8") from None
+        if not 1 <= number <= count:
+            raise UserError(f"--shard {text}: the first number must be from 1 to {count}")
+        return number, count
+    names = [f"SLURM_ARRAY_TASK_{name}" for name in ("ID", "MIN", "COUNT")]
+    if any(name not in environment for name in names):
+        return 1, 1
+    task, least, count = (int(environment[name]) for name in names)
+    number = task - least + 1
+    if not 1 <= number <= count:
+        raise UserError(f"SLURM's array has {count} tasks, but this one is number {number}: --array needs a step of 1")
+    return number, count
+
+
+def share_of(items: Sequence[T], cost: Callable[[T], float], number: int, count: int) -> list[T]:
+    """The share of one of several machines, in the given order. Items are dealt out by falling cost, to whoever has
+    least; that depends on the study alone, not on what is finished, so that all machines agree."""
+    load = [0.0] * count
+    mine = set()
+    for place in sorted(range(len(items)), key=lambda i: -cost(items[i])):
+        whose = load.index(min(load))
+        load[whose] += cost(items[place])
+        if whose == number - 1:
+            mine.add(place)
+    return [item for place, item in enumerate(items) if place in mine]

@@ -1,0 +1,105 @@
+"""A study on several devices of one machine: one process each, which share the store by its claims."""
+
+import multiprocessing
+import queue
+from collections.abc import Sequence
+from dataclasses import asdict
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from cgipool.errors import UserError
+from cgipool.study.cell import Cell
+from cgipool.study.run import Outcome, Runner, Stop, Watcher
+from cgipool.study.store import Store
+from cgipool.training.split import Progress
+
+LOOK_SECONDS = 0.5
+"""How often it is asked whether the processes still live."""
+
+
+class _Sender(Watcher):
+    """Tells the parent process what happens here."""
+
+    def __init__(self, messages: Any) -> None:
+        self.messages = messages
+
+    def begins(self, cell: Cell) -> None:
+        self.messages.put(("begins", cell.key, None))
+
+    def epoch(self, cell: Cell, progress: Progress) -> None:
+        self.messages.put(("epoch", cell.key, progress))
+
+    def ended(self, cell: Cell, how: str) -> None:
+        self.messages.put(("ended", cell.key, how))
+
+
+def _work(cells: Sequence[Cell], store: Path, device: str, minutes: float | None, options: Any, messages: Any) -> None:
+    runner = Runner(Store(store), device, stop=Stop(minutes), watcher=_Sender(messages), **options)
+    messages.put(("outcome", device, asdict(runner.run(cells))))
+
+
+def run_spread(
+    cells: Sequence[Cell],
+    store: Path,
+    devices: Sequence[str],
+    *,
+    minutes: float | None = None,
+    stop: Stop | None = None,
+    watcher: Watcher | None = None,
+    **options: Any,
+) -> Outcome:
+    """Finish cells on several devices; whichever is free takes the next that nobody has."""
+    stop, watcher, by_key = stop or Stop(), watcher or Watcher(), {cell.key: cell for cell in cells}
+    context = multiprocessing.get_context("spawn")
+    messages = context.Queue()
+    workers: list[BaseProcess] = [
+        context.Process(target=_work, args=(cells, store, device, minutes, options, messages)) for device in devices
+    ]
+    outcomes: list[dict[str, Any]] = []
+    with stop.on_sigterm(at_once=False):
+        for worker in workers:
+            worker.start()
+        try:
+            while any(worker.is_alive() for worker in workers) or not messages.empty():
+                if stop.asked:
+                    _end(workers)
+                try:
+                    kind, key, what = messages.get(timeout=LOOK_SECONDS)
+                except queue.Empty:
+                    continue
+                if kind == "outcome":
+                    outcomes.append(what)
+                elif kind == "ended" and what not in ("there", "elsewhere"):
+                    watcher.ended(by_key[key], what)
+                elif kind == "begins":
+                    watcher.begins(by_key[key])
+                elif kind == "epoch":
+                    watcher.epoch(by_key[key], what)
+        finally:
+            _end(workers)
+            for worker in workers:
+                worker.join()
+    for worker, device in zip(workers, devices, strict=True):
+        if worker.exitcode and not stop.asked:
+            raise UserError(f"the process on {device} ended with code {worker.exitcode}; run again to go on")
+    whole = _joined(outcomes, cells)
+    whole.stopped = whole.stopped or stop.asked
+    return whole
+
+
+def _end(workers: Sequence[BaseProcess]) -> None:
+    for worker in workers:
+        if worker.is_alive():
+            worker.terminate()
+
+
+def _joined(outcomes: Sequence[dict[str, Any]], cells: Sequence[Cell]) -> Outcome:
+    """One outcome of several: each cell once, by the best that became of it."""
+    whole = Outcome(stopped=any(outcome["stopped"] for outcome in outcomes))
+    for cell in cells:
+        for how in ("done", "there", "failed", "elsewhere"):
+            if any(cell.key in outcome[how] for outcome in outcomes):
+                getattr(whole, how).append(cell.key)
+                break
+    return whole

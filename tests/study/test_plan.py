@@ -1,0 +1,209 @@
+"""Study files: what they expand to, and what is refused."""
+
+import json
+import shlex
+import tomllib
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cgipool.cli.study import parse_only
+from cgipool.errors import UserError
+from cgipool.pool import METHODS
+from cgipool.study import records
+from cgipool.study.estimate import Estimate, in_words, predicted
+from cgipool.study.plan import read_study, study_of
+from cgipool.study.records import key_of
+from cgipool.study.share import parse_shard, share_of
+from cgipool.training.recipe import PAPER, parse_setting, recipe_named
+
+STUDIES = Path(__file__).resolve().parents[2] / "studies"
+PAPERS = Path(__file__).resolve().parents[3] / "shared" / "paper" / "published.json"
+PRINTED = {"cgi-nomi": "CGIPool w/o MI"}
+"""How the paper calls a method, where not by its title."""
+
+SMALL: dict[str, Any] = {"axes": {"method": ["cgi", "topk"], "dataset": ["motifs"], "ratio": [0.5, 0.8]}}
+
+
+def test_the_paper_is_all_there() -> None:
+    cells = {path.stem: read_study(path).cells for path in STUDIES.glob("*.toml")}
+    counts = {name: len(of) for name, of in cells.items()}
+    assert counts["table1"] == 56
+    assert counts["table2"] == 12
+    assert counts["figure3"] == 40
+    assert set(counts) == {"table1", "table2", "figure3", "alpha", "controls", "distinct", "smoke"}
+    for of in cells.values():
+        assert len({cell.key for cell in of}) == len(of)
+    assert all(cell.protocol.splits == 20 for name, of in cells.items() if name != "smoke" for cell in of)
+    shared = {cell.key for cell in cells["table1"]} & {cell.key for cell in cells["table2"]}
+    assert len(shared) == 4, "CGIPool on the four data sets of Table 2 is trained once"
+
+
+@pytest.mark.parametrize(("file", "table"), [("table1", "table1"), ("table2", "table2"), ("distinct", "table1")])
+def test_published_numbers_are_the_papers(file: str, table: str) -> None:
+    if not PAPERS.is_file():
+        pytest.skip("needs shared/paper/published.json beside the repository")
+    published = json.loads(PAPERS.read_text())[f"{table}_accuracy_percent"]
+    for cell in read_study(STUDIES / f"{file}.toml").cells:
+        assert (
+            list(cell.published or ()) == published[PRINTED.get(cell.method, METHODS[cell.method].title)][cell.dataset]
+        )
+
+
+def test_axes_make_settings() -> None:
+    study = study_of(SMALL | {"settings": {"recipe": "released", "width": 32}, "protocol": {"seed": 3}})
+    assert [cell.at for cell in study.cells] == [
+        {"method": m, "dataset": "motifs", "ratio": r} for m in ("cgi", "topk") for r in (0.5, 0.8)
+    ]
+    assert {cell.recipe.ratio for cell in study.cells} == {0.5, 0.8}
+    assert all(cell.recipe.form == "released" and cell.recipe.width == 32 for cell in study.cells)
+    assert all(cell.protocol.seed == 3 for cell in study.cells)
+
+
+def test_recipes_and_kinds_of_splits_can_be_axes() -> None:
+    axes = {
+        "method": ["cgi"],
+        "dataset": ["NCI1"],
+        "recipe": ["paper", "released"],
+        "split_kind": ["random", "distinct"],
+    }
+    cells = study_of({"axes": axes}).cells
+    assert [(c.recipe.name, c.protocol.split_kind) for c in cells] == [
+        ("paper", "random"), ("paper", "distinct"), ("released", "random"), ("released", "distinct")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"axis": {}}, "unknown key 'axis'; did you mean 'axes'?"),
+        ({"axes": {"method": ["cgi"]}}, "lacks dataset"),
+        ({"axes": {"method": ["cgy"], "dataset": ["NCI1"]}}, "unknown method 'cgy'"),
+        ({"axes": {"method": ["cgi"], "dataset": ["NCI2"]}}, "unknown data set 'NCI2'"),
+        ({"axes": {"method": [], "dataset": ["NCI1"]}}, "axis method must be a list"),
+        ({"axes": {"method": ["cgi", "cgi"], "dataset": ["NCI1"]}}, "names a value twice"),
+        (SMALL | {"axes": SMALL["axes"] | {"speed": [1]}}, "unknown axis 'speed'"),
+        (SMALL | {"settings": {"widht": 3}}, "unknown key of [settings] 'widht'; did you mean 'width'?"),
+        (SMALL | {"settings": {"ratio": 0.3}}, "ratio stands in [settings] and in [axes]"),
+        (SMALL | {"settings": {"width": "wide"}}, "width must be a whole number, not 'wide'"),
+        (SMALL | {"settings": {"shuffle": 1}}, "shuffle must be true or false, not 1"),
+        (SMALL | {"settings": {"recipe": "fast"}}, "unknown recipe 'fast'"),
+        (SMALL | {"protocol": {"split": 3}}, "unknown key of [protocol] 'split'"),
+        (SMALL | {"protocol": {"splits": "3"}}, "splits of [protocol] must be a whole number"),
+        (SMALL | {"protocol": {"splits": 0}}, "splits and ensemble from 1"),
+        (SMALL | {"protocol": {"split_kind": "odd"}}, "unknown kind of split 'odd'"),
+        (SMALL | {"curves": "alpha"}, "unknown axis to draw curves over, 'alpha'"),
+        (SMALL | {"baseline": "sag"}, "unknown baseline 'sag'"),
+        (SMALL | {"published": {"sag": {"motifs": [1, 2]}}}, "unknown method in [published] 'sag'"),
+        (SMALL | {"published": {"cgi": {"NCI1": [1, 2]}}}, "unknown data set in [published.cgi] 'NCI1'"),
+        (SMALL | {"published": {"cgi": {"motifs": 3}}}, "must be [mean, ±] in percent"),
+        (SMALL | {"protocol": 3}, "protocol must be a table"),
+        (SMALL | {"title": 3}, "title must be a text"),
+    ],
+)  # fmt: skip
+def test_what_has_no_meaning_is_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said.translate({ord(c): f"\\{c}" for c in "[].?"})):
+        study_of(given)
+
+
+def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "odd.toml"
+    path.write_text("axes = [")
+    with pytest.raises(UserError, match=r"odd\.toml is no TOML"):
+        read_study(path)
+    with pytest.raises(UserError, match=r"cannot read .*none\.toml"):
+        read_study(tmp_path / "none.toml")
+
+
+def test_the_key_is_of_the_settings_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not of the study, its published numbers, the version of the package or the device; but of the generation."""
+    cell = study_of(SMALL).cells[0]
+    other = study_of(SMALL | {"name": "else", "published": {"cgi": {"motifs": [80, 1]}}}).cells[0]
+    assert other.key == cell.key
+    assert "version" not in json.dumps(cell.config)
+    for change in ({"protocol": {"seed": 1}}, {"protocol": {"splits": 3}}, {"settings": {"lr": 0.01}}):
+        assert study_of(SMALL | change).cells[0].key != cell.key
+    monkeypatch.setattr("cgipool.version.__version__", "99")
+    assert key_of(cell.config) == cell.key
+    monkeypatch.setattr(records, "GENERATION", 99)
+    assert key_of(cell.config) != cell.key
+
+
+def test_the_command_of_a_cell_gives_its_settings() -> None:
+    study = study_of(
+        {
+            "axes": {"method": ["cgi"], "dataset": ["NCI1"], "alpha": [0.0, 10.0]},
+            "settings": {"recipe": "released", "lr": 0.01, "dropout_epochs": 5, "shuffle": True},
+            "protocol": {"split_kind": "distinct", "ensemble": 2, "first": 4},
+        }
+    )  # fmt: skip
+    for cell in study.cells:
+        words = shlex.split(cell.command("cuda:1"))
+        assert words[:3] == ["cgipool", "train", "NCI1"]
+        options = dict(zip(words[3::2], words[4::2], strict=True))
+        assert options["--split-kind"] == "distinct"
+        assert (options["--ensemble"], options["--first"], options["--device"]) == ("2", "4", "cuda")
+        given = [parse_setting(text) for word, text in pairwise(words) if word == "--set"]
+        assert recipe_named(options["--recipe"]).but(**dict(given)) == cell.recipe
+
+
+def test_settings_on_the_command_line() -> None:
+    assert parse_setting("lr=0.01") == ("lr", 0.01)
+    assert parse_setting("class_weight=balanced") == ("class_weight", "balanced")
+    assert parse_setting("dropout_epochs=none") == ("dropout_epochs", None)
+    assert PAPER.but(**dict([parse_setting("shuffle=false")])).shuffle is False
+    for text, said in (("lr", "not of the form"), ("rl=1", "unknown setting 'rl'")):
+        with pytest.raises(UserError, match=said):
+            parse_setting(text)
+
+
+def test_only() -> None:
+    study = study_of(SMALL)
+    assert [c.at["ratio"] for c in study.only(parse_only("method=cgi"))] == [0.5, 0.8]
+    assert [c.name for c in study.only(parse_only("ratio=0.5,method=topk"))] == ["method=topk,dataset=motifs,ratio=0.5"]
+    for text, said in (("method", "not of the form"), ("metod=cgi", "unknown axis"), ("method=sag", "unknown method")):
+        with pytest.raises(UserError, match=said):
+            study.only(parse_only(text))
+
+
+def test_shares_are_a_division_by_cost() -> None:
+    cells = read_study(STUDIES / "table1.toml").cells
+    shares = [share_of(cells, lambda c: predicted(c, "cuda"), number, 5) for number in range(1, 6)]
+    assert sorted(c.key for share in shares for c in share) == sorted(c.key for c in cells)
+    costs = [sum(predicted(c, "cuda") for c in share) for share in shares]
+    assert max(costs) <= min(costs) + max(predicted(c, "cuda") for c in cells)
+
+
+def test_shards_are_read_from_option_or_slurm() -> None:
+    assert parse_shard("2/8", {}) == (2, 8)
+    assert parse_shard(None, {}) == (1, 1)
+    slurm = {"SLURM_ARRAY_TASK_ID": "7", "SLURM_ARRAY_TASK_MIN": "5", "SLURM_ARRAY_TASK_COUNT": "4"}
+    assert parse_shard(None, slurm) == (3, 4)
+    assert parse_shard("1/2", slurm) == (1, 2)
+    for text in ("0/3", "4/3", "3", "a/b"):
+        with pytest.raises(UserError, match="--shard"):
+            parse_shard(text, {})
+    with pytest.raises(UserError, match="step of 1"):
+        parse_shard(None, slurm | {"SLURM_ARRAY_TASK_ID": "9"})
+
+
+def test_estimates_follow_what_was_measured() -> None:
+    class Measured:
+        def seconds(self, key: str) -> float | None:
+            return 3.0 * predicted(cells[0], "cpu") if key == cells[0].key else None
+
+    cells = read_study(STUDIES / "table1.toml").cells
+    plain, corrected = Estimate(None, cells, "cpu"), Estimate(Measured(), cells, "cpu")  # type: ignore[arg-type]
+    assert (plain.measured, corrected.measured) == (0, 1)
+    assert corrected(cells[5]) == pytest.approx(3.0 * plain(cells[5]))
+    assert [in_words(s) for s in (40, 700, 9000)] == ["40 s", "12 min", "2.5 h"]
+
+
+def test_every_study_file_says_what_it_is() -> None:
+    for path in STUDIES.glob("*.toml"):
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
+        assert given["title"]
+        assert given["about"]
+        assert given.get("source") or "published" not in given or path.stem == "controls"
