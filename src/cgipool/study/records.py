@@ -165,6 +165,8 @@ def _expect_format(value: Any) -> None:
 def _record(value: Any) -> Record:
     _expect_format(value)
     record = Record(value["key"], value["cell"], value["splits"], value["provenance"])
+    if not isinstance(record.cell, dict):
+        raise ValueError("its settings are no table")
     if not record.splits:
         raise ValueError("it has no splits")
     for row in record.splits:
