@@ -22,7 +22,7 @@ def test_every_option_in_the_readme_is_an_option_of_its_command():
     commands = [line.split("#")[0].split() for line in README.splitlines() if line.startswith("cgipool ")]
     assert len(commands) >= 5
     for command in commands:
-        path = command[1:3] if command[1] == "data" else command[1:2]
+        path = command[1:3] if command[1] in ("data", "study") else command[1:2]
         done = subprocess.run(
             [sys.executable, "-m", "cgipool", *path, "--help"], capture_output=True, text=True, check=False
         )

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import torch
 
-import cgipool
 from cgipool.data.graphs import GraphSet
 from cgipool.data.sources import load_dataset
 from cgipool.errors import UserError
@@ -110,7 +109,7 @@ class Runner:
         self.store, self.device, self.jobs, self.retry_failed = store, device, jobs, retry_failed
         self.stop, self.watcher = stop or Stop(), watcher or Watcher()
         self.graphs: dict[str, GraphSet] = {}
-        self.commit = commit_of(Path(cgipool.__file__).parent)
+        self.commit = commit_of(Path(__file__).parent)
 
     def run(self, cells: Sequence[Cell]) -> Outcome:
         """Finish these cells, as far as they are not finished or in other hands."""

@@ -1,0 +1,45 @@
+"""docs/studies.md: its commands run as they stand, its file is a study, its table is true."""
+
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from cgipool.cli import main
+from cgipool.study.plan import read_study, study_of
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
+COMMANDS = [
+    line
+    for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
+    for line in block.splitlines()
+    if "#SB" not in line
+]
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    (tmp_path / "studies").symlink_to(ROOT / "studies")
+    monkeypatch.chdir(tmp_path)
+    for command in COMMANDS:
+        program, *words = shlex.split(command)
+        if program == "srun":
+            continue
+        assert main(words) == 0, f"{command}: {capsys.readouterr().err}"
+    assert Path("runs/smoke-report/index.html").is_file()
+    assert Path("runs/smoke-results.csv").is_file()
+
+
+def test_the_file_is_a_study() -> None:
+    (text,) = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
+    assert len(study_of(tomllib.loads(text)).cells) == 4
+
+
+def test_the_table_counts_right() -> None:
+    rows = re.findall(r"\| `(\w+\.toml)` \| (\d+) \|", TEXT)
+    assert {name for name, _ in rows} == {path.name for path in (ROOT / "studies").glob("*.toml")}
+    for name, cells in rows:
+        assert len(read_study(ROOT / "studies" / name).cells) == int(cells), name

@@ -1,0 +1,148 @@
+"""`cgipool study` and `cgipool compare` as a user types them."""
+
+import csv
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from cgipool import load_dataset
+from cgipool.cli import main
+from cgipool.study.records import read_book
+
+STUDIES = Path(__file__).resolve().parents[2] / "studies"
+FILE = """
+title = "Two methods"
+baseline = "topk"
+[protocol]
+splits = 2
+[settings]
+width = 8
+epochs = 2
+[axes]
+method = ["topk", "none"]
+dataset = ["motifs"]
+[published.topk]
+motifs = [90.0, 1.5]
+"""
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "two.toml"
+    path.write_text(FILE)
+    return path
+
+
+def ok(capsys: pytest.CaptureFixture, *words: object) -> str:
+    assert main([str(word) for word in words]) == 0, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def test_from_a_file_to_a_page(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    store = tmp_path / "store"
+    planned = ok(capsys, "study", "plan", file, "--store", store)
+    assert "2 cells" in planned
+    assert "no cell is finished" in planned
+    assert not store.exists(), "a plan makes nothing"
+    assert "2 of 2 cells are in" in ok(capsys, "study", "run", file, "--store", store)
+    planned = ok(capsys, "study", "plan", file, "--store", store)
+    assert planned.count("done") == 2
+    assert "left: about 0 s" in planned
+    assert ", 0 of them new" in ok(capsys, "study", "run", file, "--store", store)
+    assert ok(capsys, "study", "status", store).split()[-6:] == ["two", "2", "2", "0", "0", "0"]
+    assert "2 of 2 cells are there" in ok(capsys, "report", store, "--out", tmp_path / "report")
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert "Two methods" in page
+    assert "cgipool train motifs --method topk" in page
+
+
+def test_shards_make_the_whole(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    for shard in ("1/2", "2/2"):
+        said = ok(capsys, "study", "run", file, "--store", tmp_path / shard[0], "--shard", shard)
+        assert "1 of 1 cells" in said
+    whole = tmp_path / "whole"
+    assert "2 cells taken" in ok(capsys, "study", "merge", whole, tmp_path / "1", tmp_path / "2")
+    assert len(read_book(whole).records) == 2
+    assert "0 cells taken" in ok(capsys, "study", "merge", whole, tmp_path / "1")
+
+    key = next(iter(read_book(tmp_path / "1").records))
+    path = tmp_path / "1" / "cells" / f"{key}.json"
+    other = json.loads(path.read_text())
+    other["splits"][0]["test"]["accuracy"] = 0.123
+    path.write_text(json.dumps(other))
+    assert f"conflict: two results of cell {key}" in ok(capsys, "study", "merge", whole, tmp_path / "1")
+    assert "problem" in ok(capsys, "study", "status", whole)
+
+
+def test_only_and_export(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    store = tmp_path / "store"
+    assert "1 of 1 cells" in ok(capsys, "study", "run", file, "--store", store, "--only", "method=none")
+    ok(capsys, "study", "export", store, "--out", tmp_path / "mine")
+    with zipfile.ZipFile(tmp_path / "mine.zip") as archive:
+        names = archive.namelist()
+    assert [name.split("/")[0] for name in names if name.endswith(".json")] == ["cells", "studies"]
+    rows = list(csv.DictReader((tmp_path / "mine.csv").read_text(encoding="utf-8").splitlines()))
+    assert [row["method"] for row in rows] == ["none", "none"]
+    assert main(["study", "run", str(file), "--store", str(store), "--only", "method=sag"]) == 2
+    assert "unknown method 'sag'" in capsys.readouterr().err
+
+
+def test_two_devices(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert "2 of 2 cells" in ok(capsys, "study", "run", file, "--store", tmp_path / "s", "--device", "cpu,cpu")
+    assert main(["study", "run", str(file), "--store", str(tmp_path / "s"), "--device", "cpu,gpu9"]) == 2
+    assert "cannot be used" in capsys.readouterr().err
+
+
+def test_compare_on_ones_own_graphs(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    load_dataset("motifs").subset(range(0, 1000, 10)).save("mine")
+    words = (
+        "compare",
+        "mine",
+        "--methods",
+        "topk,none,majority",
+        "--splits",
+        "3",
+        "--set",
+        "width=8",
+        "--set",
+        "epochs=2",
+    )
+    said = ok(capsys, *words)
+    assert "TopKPool" in said
+    assert "page: runs/compare-" in said
+    assert "3 of 3 cells are in" in said
+    store = next(Path("runs").glob("compare-*"))
+    assert (store / "report" / "index.html").is_file()
+    cells = [record.cell for record in read_book(store).records.values()]
+    assert all(len(cell["content"]) == 64 for cell in cells), "a set of one's own is known by its content"
+    assert ", 0 of them new" in ok(capsys, *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("study", "run", "none.toml"), "cannot read none.toml"),
+        (("study", "status", "nowhere"), "nowhere is no store"),
+        (("compare", "motifs", "--methods", "cgi,cgi"), "names a method twice"),
+        (("compare", "motifs", "--methods", "cgy"), "unknown method 'cgy'"),
+        (("train", "motifs", "--set", "width"), "not of the form NAME=VALUE"),
+        (("train", "motifs", "--width", "8", "--set", "width=9"), "width is given twice"),
+    ],
+)
+def test_errors_are_one_line(words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture) -> None:
+    assert main(list(words)) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_every_study_file_can_be_planned(capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
+    for path in STUDIES.glob("*.toml"):
+        assert "left: about" in ok(capsys, "study", "plan", path, "--store", tmp_path, "--device", "cuda")
