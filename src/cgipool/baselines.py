@@ -29,8 +29,9 @@ class StructureFree(Model):
     def forward(self, batch: Batch) -> Output:
         """Edges are not looked at."""
         total = ops.sums(self.linear(batch), batch.alive.unsqueeze(1), batch.graph, batch.slot_ptr).squeeze(1)
-        logits = self.head(F.relu(total + self.bias), batch.key, self.dropout)
-        return Output(logits, logits.new_zeros(()), {})
+        hidden = F.relu(total + self.bias)
+        logits = self.head(hidden, batch.key, self.dropout)
+        return Output(logits, logits.new_zeros(()), {}, hidden)
 
 
 class Majority(Model):
@@ -46,7 +47,7 @@ class Majority(Model):
     def forward(self, batch: Batch) -> Output:
         """Graphs are not looked at."""
         logits = self.log_shares.expand(len(batch.y), -1)
-        return Output(logits, logits.new_zeros(()), {})
+        return Output(logits, logits.new_zeros(()), {}, logits)
 
 
 def build_model(method: str, inputs: InputSize, shares: Sequence[float], **settings: Any) -> Model:

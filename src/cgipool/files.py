@@ -29,6 +29,16 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
             temporary.unlink(missing_ok=True)
 
 
+def writable(path: Path) -> None:
+    """An error unless a file can be written there: told before hours of work, not after."""
+    if path.is_dir():
+        raise UserError(f"cannot write {path}: it is a folder")
+    if not path.parent.is_dir():
+        raise UserError(f"cannot write {path}: there is no folder {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise UserError(f"cannot write {path}: permission denied")
+
+
 def _umask() -> int:
     """The process's mask of permissions, which can only be read by setting it."""
     mask = os.umask(0o022)

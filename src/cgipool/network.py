@@ -31,6 +31,8 @@ class Output(NamedTuple):
     """The method's own losses, added up by level and averaged over levels; a scalar."""
     metrics: dict[str, Tensor]
     """By name, [L]: one value per level. Filled in evaluation mode only."""
+    embedding: Tensor
+    """[B, …] the vector of each graph that the head reads."""
 
 
 class Head(nn.ModuleList):
@@ -112,4 +114,4 @@ class Network(Model):
         readout = self.readout(levels)
         own = torch.stack(losses).sum() / len(self.pools) if losses else readout.new_zeros(())
         by_level = {name: torch.stack([m[name] for m in metrics]) for name in metrics[0]}
-        return Output(self.head(readout, batch.key, self.dropout), own, by_level)
+        return Output(self.head(readout, batch.key, self.dropout), own, by_level, readout)

@@ -9,7 +9,9 @@ from cgipool.cli.compare import compare
 from cgipool.cli.data import app as data
 from cgipool.cli.demo import demo
 from cgipool.cli.errors import one_line
+from cgipool.cli.fit import fit
 from cgipool.cli.methods import app as methods
+from cgipool.cli.predict import predict
 from cgipool.cli.report import report
 from cgipool.cli.study import app as study
 from cgipool.cli.train import train
@@ -22,6 +24,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(train)
+app.command()(fit)
+app.command()(predict)
 app.command()(compare)
 app.command()(report)
 app.add_typer(study, name="study")

@@ -5,7 +5,7 @@ columns, D float columns; Ke and De the same for edges. Only NumPy is needed to 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cgipool.data import build, check, store
+from cgipool.data import build, check, join, store
 from cgipool.errors import UserError
 
 if TYPE_CHECKING:
@@ -75,6 +75,17 @@ class GraphSet:
 
     def __len__(self) -> int:
         return self.n_graphs
+
+    def __getitem__(self, which: int | slice | NDArray[Any] | Sequence[int]) -> "GraphSet":
+        """A set of one graph by its number, or of several; what scikit-learn's splitters ask for."""
+        if isinstance(which, slice):
+            return self.subset(np.arange(self.n_graphs)[which])
+        if isinstance(which, int | np.integer):
+            if not -self.n_graphs <= which < self.n_graphs:
+                raise IndexError(f"{self.name} has {self.n_graphs} graphs")
+            return self.subset([int(which) % self.n_graphs])
+        chosen = np.asarray(which)
+        return self.subset(np.flatnonzero(chosen) if chosen.dtype == bool else chosen % max(self.n_graphs, 1))
 
     @property
     def n_graphs(self) -> int:
@@ -187,6 +198,15 @@ class GraphSet:
             node_truth=cut(self.node_truth, nodes),
             checked=True,
         )
+
+    @classmethod
+    def join(cls, sets: Sequence["GraphSet"], name: str | None = None) -> "GraphSet":
+        """The graphs of several sets, one set after another; they must have the same columns and names."""
+        return join.join(sets, name)
+
+    def relabelled(self, y: ArrayLike, class_names: Names) -> "GraphSet":
+        """The same graphs with other classes, y [G] of codes into the names."""
+        return replace(self, y=np.asarray(y, dtype=np.int64), class_names=class_names, checked=False)
 
     def save(self, folder: str | Path) -> None:
         """Write the set as a folder of .npy files and `graphset.json`; the folder appears whole or not at all."""

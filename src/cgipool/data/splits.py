@@ -48,6 +48,16 @@ def random_splits(graphs: GraphSet, *, seed: int, indices: Iterable[int], kind: 
     return [_draw(graphs, seed, index, kind, twins) for index in wanted]
 
 
+def holdout(graphs: GraphSet, share: float, seed: int) -> tuple[Ids, Ids]:
+    """Training graphs, and a share of each class held back, at least one graph: for a model that is to be used."""
+    if not 0.0 < share < 1.0:
+        raise UserError(f"the share held back must lie between 0 and 1, not {share}")
+    n = graphs.n_graphs
+    held = min(max(1, round(share * n)), n - 1)
+    side = _side_by_shares(graphs.y, np.array([n - held, held, 0]), _generator(seed, 0))
+    return np.flatnonzero(side == 0), np.flatnonzero(side == 1)
+
+
 def fold_splits(graphs: GraphSet, k: int, seed: int) -> list[Split]:
     """k splits by stratified cross-validation: fold i is tested, fold i + 1 (mod k) validates, the rest train."""
     if k < 3:

@@ -1,0 +1,64 @@
+"""`cgipool fit`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def fit(
+    data: Annotated[
+        str,
+        typer.Argument(metavar="NAME|PATH", help="A name of `cgipool data list`, a TU archive or folder, a saved set."),
+    ],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The model's file.")] = Path("model.safetensors"),
+    method: Annotated[str, typer.Option(metavar="NAME|MODULE:CLASS", help="The pooling method.")] = "cgi",
+    recipe: Annotated[str, typer.Option(help="All settings at once: paper or released.")] = "paper",
+    ensemble: Annotated[int, typer.Option(min=1, help="Members whose probabilities are averaged.")] = 1,
+    validation: Annotated[
+        float, typer.Option(help="Share of the graphs held back, which early stopping watches.")
+    ] = 0.1,
+    seed: Annotated[int, typer.Option(min=0, help="Of weights and all draws.")] = 0,
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the recipe; may be repeated.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    jobs: Annotated[int, typer.Option(min=1, help="On a CPU, members trained at a time.")] = 1,
+) -> None:
+    """Train one model for use on new graphs, and write it to one file that `cgipool predict` reads.
+
+    All graphs train but the validation share. What to expect of it, `cgipool train` measures on splits.
+    """
+    from cgipool.cli.errors import Interrupted
+    from cgipool.cli.progress import downloading, reporting
+    from cgipool.data import load_dataset
+    from cgipool.files import writable
+    from cgipool.fitted import fit as fit_model
+    from cgipool.training.recipe import parse_setting, recipe_named
+
+    chosen = recipe_named(recipe).but(**dict(map(parse_setting, changes or [])))
+    writable(out)
+    with downloading() as progress:
+        graphs = load_dataset(data, progress=progress)
+    try:
+        with reporting(1, chosen.epochs, chosen.patience, ensemble) as tell:
+            model = fit_model(
+                graphs,
+                method=method,
+                recipe=chosen,
+                ensemble=ensemble,
+                validation=validation,
+                seed=seed,
+                device=device,
+                jobs=jobs,
+                tell=tell,
+            )
+    except KeyboardInterrupt:
+        raise Interrupted("stopped; nothing is kept") from None
+    model.save(out)
+    about = model.about
+    typer.echo(
+        f"{out}: {method} on {about['graphs']['train']} graphs of {graphs.name}, {len(model.class_names)} classes; "
+        f"accuracy {100 * about['validation']['accuracy']:.1f} % on the {about['graphs']['val']} validation graphs, "
+        f"which early stopping has seen"
+    )

@@ -1,0 +1,198 @@
+"""`GraphClassifier`: pooling networks behind scikit-learn's interface. scikit-learn itself is not needed."""
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cgipool.data.graphs import GraphSet
+from cgipool.errors import UserError, unknown
+from cgipool.fitted import FittedModel, fit
+from cgipool.inputs import encode_labels, is_smiles, names_of, to_graphset
+from cgipool.training.recipe import Recipe
+
+
+class GraphClassifier:
+    """A classifier of whole graphs.
+
+    >>> model = GraphClassifier(method="cgi", epochs=100).fit(graphs, y)
+    >>> model.predict(new_graphs)
+
+    Graphs are a GraphSet, or a list of PyG data, NetworkX graphs or SMILES. A share of the training graphs is held back
+    for validation, which early stopping watches. Settings left at None are the recipe's.
+    """
+
+    _estimator_type = "classifier"
+
+    def __init__(
+        self,
+        method: str = "cgi",
+        *,
+        recipe: str | Recipe = "paper",
+        ensemble: int = 1,
+        validation: float = 0.1,
+        random_state: int = 0,
+        device: str = "cpu",
+        class_weight: str | None = None,
+        conv: str | None = None,
+        width: int | None = None,
+        levels: int | None = None,
+        readout: str | None = None,
+        ratio: float | int | None = None,
+        alpha: float | None = None,
+        dropout: float | None = None,
+        lr: float | None = None,
+        weight_decay: float | None = None,
+        batch_size: int | None = None,
+        epochs: int | None = None,
+        patience: int | None = None,
+        features: str | None = None,
+        attributes: bool | None = None,
+    ) -> None:
+        self.method = method
+        self.recipe = recipe
+        self.ensemble = ensemble
+        self.validation = validation
+        self.random_state = random_state
+        self.device = device
+        self.class_weight = class_weight
+        self.conv = conv
+        self.width = width
+        self.levels = levels
+        self.readout = readout
+        self.ratio = ratio
+        self.alpha = alpha
+        self.dropout = dropout
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.patience = patience
+        self.features = features
+        self.attributes = attributes
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Train on graphs and their labels; a GraphSet may bring its own classes instead of y."""
+        featurizer, graphs = _read_training(X)
+        if y is None:
+            if not isinstance(X, GraphSet):
+                raise UserError("fit needs y, one label for each graph")
+            codes, classes = encode_labels([graphs.class_names[c] for c in graphs.y], len(graphs))
+        else:
+            codes, classes = encode_labels(y, len(graphs))
+        graphs = graphs.relabelled(codes, names_of(classes))
+        settings = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None}
+        fitted = fit(
+            graphs,
+            method=self.method,
+            recipe=self.recipe,
+            ensemble=self.ensemble,
+            validation=self.validation,
+            seed=self.random_state,
+            device=self.device,
+            featurizer=featurizer,
+            **settings,
+        )
+        self.model_ = replace(fitted, about=fitted.about | {"labels": classes.tolist()})
+        self.classes_ = classes
+        return self
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """[G, classes] probabilities, in the order of `classes_`."""
+        return self._fitted.predict_proba(self._read(X))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """[G] the most probable label of each graph."""
+        best = self.predict_proba(X).argmax(1)
+        return self.classes_[best]
+
+    def score(self, X: Any, y: Any) -> float:
+        """The share of graphs whose label is predicted."""
+        return float(np.mean(self.predict(X) == np.asarray(y)))
+
+    def transform(self, X: Any) -> NDArray[np.float32]:
+        """[G, …] the embedding of each graph: the vector that the network's head reads."""
+        return self._fitted.embed(self._read(X))
+
+    def fit_transform(self, X: Any, y: Any = None) -> NDArray[np.float32]:
+        """Train, then embed the same graphs."""
+        return self.fit(X, y).transform(X)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """All arguments of the constructor, by name."""
+        return {name: getattr(self, name) for name in PARAMETERS}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change arguments of the constructor."""
+        for name, value in params.items():
+            if name not in PARAMETERS:
+                raise unknown("parameter", name, PARAMETERS)
+            setattr(self, name, value)
+        return self
+
+    def save(self, path: str | Path) -> None:
+        """Write the trained model to one safetensors file; `cgipool predict` and `load` read it."""
+        self._fitted.save(path)
+
+    @classmethod
+    def load(cls, path: str | Path, device: str = "cpu") -> Self:
+        """The classifier of a file that `save` or `cgipool fit` wrote."""
+        model = FittedModel.load(path, device)
+        recipe, ensemble = model.recipe, len(model.members)
+        made = cls(model.method, recipe=recipe, ensemble=ensemble, device=device)
+        made.model_ = model
+        made.classes_ = np.array(model.about.get("labels", model.class_names))
+        return made
+
+    def __repr__(self) -> str:
+        usual = inspect.signature(type(self)).parameters
+        changed = [f"{n}={v!r}" for n, v in self.get_params().items() if v != usual[n].default]
+        return f"GraphClassifier({', '.join(changed)})"
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn asks of an estimator."""
+        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="classifier",
+            target_tags=TargetTags(required=True),
+            classifier_tags=ClassifierTags(),
+            input_tags=InputTags(two_d_array=False),
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+    @property
+    def _fitted(self) -> FittedModel:
+        if not hasattr(self, "model_"):
+            raise UserError("this GraphClassifier is not trained yet: call fit first")
+        return self.model_
+
+    def _read(self, X: Any) -> GraphSet:
+        plain = self._fitted.featurizer
+        return to_graphset(X, featurize=None if plain is None else lambda smiles: _featurized(smiles, plain))
+
+
+PARAMETERS = tuple(inspect.signature(GraphClassifier).parameters)
+SETTINGS = [name for name in PARAMETERS if name in Recipe.__dataclass_fields__]
+
+
+def _read_training(X: Any) -> tuple[dict[str, Any] | None, GraphSet]:
+    """How SMILES become graphs, if X is SMILES, and the graphs."""
+    if not is_smiles(X):
+        return None, to_graphset(X)
+    from cgipool.data.molecules import MoleculeFeaturizer
+
+    plain = MoleculeFeaturizer().to_json()
+    return plain, _featurized(list(X), plain)
+
+
+def _featurized(smiles: Sequence[str], plain: dict[str, Any]) -> GraphSet:
+    from cgipool.data.molecules import MoleculeFeaturizer
+
+    return MoleculeFeaturizer.from_json(plain).graphs(smiles)

@@ -1,0 +1,240 @@
+"""A trained model that answers on new graphs, and its file: one safetensors file, no pickle.
+
+The file holds the weights of each member (member-00/…) and, in its header, method, recipe, input encoder, class names,
+what it was trained on, and a checksum of all that. Shapes: G graphs, C classes, M members.
+"""
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cgipool.baselines import build_model
+from cgipool.data.batch import Batch, Batcher
+from cgipool.data.features import Encoder
+from cgipool.data.graphs import GraphSet, Names
+from cgipool.data.splits import Split, check_graphs, holdout
+from cgipool.errors import UserError
+from cgipool.files import read_json
+from cgipool.layers import InputSize
+from cgipool.network import Model, Output
+from cgipool.pool import Sizes, method_named
+from cgipool.training.checkpoint import load_tensors, save_tensors
+from cgipool.training.ensemble import member_folder
+from cgipool.training.evaluate import chunks
+from cgipool.training.recipe import Recipe, recipe_named
+from cgipool.training.run import check_device, split_folder, train
+from cgipool.training.split import Tell
+from cgipool.version import __version__
+
+KIND, FORMAT = "cgipool model", 1
+
+
+@dataclass(frozen=True)
+class FittedModel:
+    """A model, or an ensemble of several, with all that it needs to answer."""
+
+    method: str
+    recipe: Recipe
+    class_names: Names
+    encoder: Encoder
+    shares: tuple[float, ...]
+    """[C] of the classes among the training graphs."""
+    sizes: Sizes
+    """Of the training graphs."""
+    members: list[dict[str, Tensor]]
+    """[M] weights by name."""
+    about: dict[str, Any] = field(default_factory=dict)
+    """What it was trained on, and how it did on its validation graphs."""
+    featurizer: dict[str, Any] | None = None
+    """How raw inputs (SMILES) become graphs, if they do; as `to_json` of the featuriser gives it."""
+    device: str = "cpu"
+
+    @cached_property
+    def networks(self) -> list[Model]:
+        """[M] ready to answer."""
+        recipe, made = self.recipe, []
+        for weights in self.members:
+            model = build_model(
+                self.method,
+                InputSize(self.encoder.columns, self.encoder.n_floats, self.encoder.others),
+                list(self.shares),
+                form=recipe.form,
+                conv=recipe.conv,
+                width=recipe.width,
+                levels=recipe.levels,
+                readout=recipe.readout,
+                ratio=recipe.ratio,
+                dropout=recipe.dropout,
+                mi=recipe.mi,
+                sizes=self.sizes,
+            )
+            model.load_state_dict(weights)
+            model.compact = True
+            made.append(model.to(self.device).eval())
+        return made
+
+    def on(self, device: str) -> "FittedModel":
+        """The same model, answering on a device."""
+        check_device(device)
+        return FittedModel(**{f.name: getattr(self, f.name) for f in fields(self)} | {"device": device})
+
+    def batches(self, graphs: GraphSet) -> Iterator[Batch]:
+        """The graphs as the networks read them, in order and in large batches."""
+        return chunks(Batcher(graphs, self.encoder.encode(graphs), self.device), np.arange(graphs.n_graphs))
+
+    @torch.no_grad()
+    def _answers(self, graphs: GraphSet) -> Iterator[list[Output]]:
+        for batch in self.batches(graphs):
+            yield [network(batch) for network in self.networks]
+
+    def predict_proba(self, graphs: GraphSet) -> NDArray[np.float64]:
+        """[G, C] the mean of the members' probabilities."""
+        parts = [
+            torch.stack([torch.softmax(answer.logits.double(), 1) for answer in answers]).mean(0).cpu().numpy()
+            for answers in self._answers(graphs)
+        ]
+        return np.concatenate([np.empty((0, len(self.class_names))), *parts])
+
+    def embed(self, graphs: GraphSet) -> NDArray[np.float32]:
+        """[G, M · width] the vector of each graph that the head reads, of each member."""
+        parts = [
+            torch.cat([answer.embedding for answer in answers], 1).cpu().numpy() for answers in self._answers(graphs)
+        ]
+        return np.concatenate(parts) if parts else np.empty((0, 0), np.float32)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file."""
+        tensors = {
+            f"member-{number:02d}/{name}": value
+            for number, part in enumerate(self.members)
+            for name, value in part.items()
+        }
+        plain = {
+            "format": FORMAT,
+            "method": self.method,
+            "recipe": self.recipe.to_json(),
+            "class_names": self.class_names,
+            "encoder": self.encoder.to_json(),
+            "shares": self.shares,
+            "sizes": self.sizes,
+            "members": len(self.members),
+            "about": self.about,
+            "featurizer": self.featurizer,
+        }
+        text = json.dumps(plain, ensure_ascii=False, allow_nan=False)
+        save_tensors(Path(path), tensors, {"kind": KIND, "model": text, "checksum": _checksum(tensors, text)})
+
+    @classmethod
+    def load(cls, path: str | Path, device: str = "cpu") -> "FittedModel":
+        """Read a model; a foreign, damaged or later file is an error of one line."""
+        check_device(device)
+        tensors, header = load_tensors(Path(path))
+        if header.get("kind") != KIND or "model" not in header:
+            raise UserError(f"{path} is no model of `cgipool fit`")
+        if header.get("checksum") != _checksum(tensors, header["model"]):
+            raise UserError(f"{path} is damaged: its content does not fit its checksum")
+        plain = json.loads(header["model"])
+        if plain.get("format") != FORMAT:
+            raise UserError(f"{path} has format {plain.get('format')}, and this version reads {FORMAT}")
+        try:
+            return cls(
+                plain["method"],
+                _recipe(plain["recipe"]),
+                tuple(plain["class_names"]),
+                Encoder.from_json(plain["encoder"]),
+                tuple(plain["shares"]),
+                Sizes(*plain["sizes"]),
+                [_member(tensors, number) for number in range(plain["members"])],
+                plain["about"],
+                plain["featurizer"],
+                device,
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{path} cannot be read by version {__version__}: {error}") from None
+
+
+def _member(tensors: dict[str, Tensor], number: int) -> dict[str, Tensor]:
+    prefix = f"member-{number:02d}/"
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def _recipe(plain: dict[str, Any]) -> Recipe:
+    """A recipe of this or an earlier version; settings that came later have their defaults."""
+    known = {f.name for f in fields(Recipe)}
+    if later := [name for name in plain if name not in known]:
+        raise ValueError(f"it has the setting {later[0]!r}, which this version does not know")
+    return Recipe(**plain)
+
+
+def _checksum(tensors: dict[str, Tensor], text: str) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        value = tensors[name].detach().cpu().contiguous()
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.view(-1).view(torch.uint8).numpy().tobytes() if value.numel() else b"")
+    return digest.hexdigest()
+
+
+def fit(
+    graphs: GraphSet,
+    *,
+    method: str = "cgi",
+    recipe: str | Recipe = "paper",
+    ensemble: int = 1,
+    validation: float = 0.1,
+    seed: int = 0,
+    device: str = "cpu",
+    jobs: int = 1,
+    featurizer: dict[str, Any] | None = None,
+    tell: Tell = lambda progress: None,
+    **settings: Any,
+) -> FittedModel:
+    """Train one model for use, or an ensemble, on all graphs but a share for validation, which early stopping watches.
+
+    `settings` change single settings of the recipe. No graph is held back for a test: what to expect of a model is
+    what `train` measures on splits.
+    """
+    check_graphs(graphs)
+    method_named(method)
+    chosen = recipe_named(recipe).but(**settings)
+    ids, val = holdout(graphs, validation, seed)
+    with tempfile.TemporaryDirectory(prefix="cgipool-") as name:
+        split = Split(0, ids, val, val)
+        result = train(
+            graphs,
+            method=method,
+            recipe=chosen,
+            splits=[split],
+            seed=seed,
+            ensemble=ensemble,
+            device=device,
+            jobs=jobs,
+            out=name,
+            tell=tell,
+        )
+        home = split_folder(Path(name), 0)
+        folders = [home] if ensemble == 1 else [member_folder(home, number) for number in range(ensemble)]
+        members = [load_tensors(folder / "weights.safetensors")[0] for folder in folders]
+        encoder = Encoder.from_json(read_json(folders[0] / "encoder.json"))
+    about = {
+        "dataset": graphs.name,
+        "graphs": {"train": len(ids), "val": len(val)},
+        "validation": result.rows[0]["test"],
+        "epochs": result.rows[0]["epochs"],
+        "seed": seed,
+        "cgipool": __version__,
+    }
+    count = np.bincount(graphs.y[ids], minlength=graphs.n_classes)
+    shares = tuple((count / len(ids)).tolist())
+    sizes = Sizes.of(graphs.sizes[ids])
+    return FittedModel(method, chosen, graphs.class_names, encoder, shares, sizes, members, about, featurizer, device)

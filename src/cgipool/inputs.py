@@ -1,0 +1,98 @@
+"""Graphs as people hold them (a GraphSet, PyG data, NetworkX graphs, SMILES) as one GraphSet."""
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from cgipool.data.graphs import GraphSet, Names
+from cgipool.errors import UserError
+
+KINDS = "a GraphSet, or a list of PyG data, NetworkX graphs or SMILES"
+
+
+def to_graphset(x: Any, name: str = "graphs", featurize: Callable[[Sequence[str]], GraphSet] | None = None) -> GraphSet:
+    """The graphs of x, which is one of `KINDS`; what class they have of themselves, if any, means nothing.
+
+    `featurize` makes graphs of SMILES.
+    """
+    if isinstance(x, GraphSet):
+        return x
+    if isinstance(x, str) or not hasattr(x, "__len__"):
+        raise UserError(f"graphs must be {KINDS}, not {type(x).__name__}")
+    items = list(x)
+    if not items:
+        raise UserError("there are no graphs")
+    kinds = {_kind(item) for item in items}
+    if len(kinds) > 1:
+        raise UserError(f"graphs must be of one kind, not {' and '.join(sorted(map(str, kinds)))}")
+    kind = kinds.pop()
+    if kind == "GraphSet":
+        return GraphSet.join(items, name)
+    if kind == "PyG data":
+        return GraphSet.from_pyg([_classless_pyg(item) for item in items], name)
+    if kind == "NetworkX":
+        return GraphSet.from_networkx([_classless_networkx(item) for item in items], name)
+    if kind == "SMILES":
+        if featurize is None:
+            raise UserError("this model was not trained on SMILES, so it cannot read them")
+        return featurize(items)
+    raise UserError(f"graphs must be {KINDS}, not {kind}")
+
+
+def is_smiles(x: Any) -> bool:
+    """Whether x is a list of texts."""
+    listed = not isinstance(x, GraphSet | str) and hasattr(x, "__len__") and len(x) > 0
+    return listed and isinstance(next(iter(x)), str)
+
+
+def _kind(item: Any) -> str:
+    if isinstance(item, GraphSet):
+        return "GraphSet"
+    if isinstance(item, str):
+        return "SMILES"
+    module = type(item).__module__.split(".")[0]
+    if module == "torch_geometric" or hasattr(item, "edge_index"):
+        return "PyG data"
+    if module == "networkx" or (hasattr(item, "nodes") and hasattr(item, "adj")):
+        return "NetworkX"
+    return type(item).__name__
+
+
+def _classless_pyg(data: Any) -> Any:
+    """The same data with class 0: classes are given beside the graphs, and new graphs have none."""
+    import torch
+
+    other = copy.copy(data)
+    other.y = torch.zeros(1, dtype=torch.int64)
+    return other
+
+
+def _classless_networkx(graph: Any) -> Any:
+    other = graph.copy(as_view=True) if hasattr(graph, "copy") else graph
+    other.graph = {**graph.graph, "y": 0}
+    return other
+
+
+def encode_labels(y: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Labels [G] as codes and the sorted labels that occur."""
+    labels = np.asarray(y)
+    if labels.ndim != 1 or len(labels) != count:
+        raise UserError(f"y must be one label for each of the {count} graphs; its shape is {labels.shape}")
+    if labels.dtype.kind == "f":
+        whole = np.isfinite(labels).all() and (labels == labels.round()).all()
+        if not whole:
+            raise UserError("y holds numbers that are no classes; this classifies, it does not regress")
+        labels = labels.astype(np.int64)
+    if labels.dtype == object and any(label is None for label in labels):
+        raise UserError("y has missing labels")
+    classes, codes = np.unique(labels, return_inverse=True)
+    if len(classes) < 2:
+        raise UserError("y has one class only; there is nothing to classify")
+    return codes, classes
+
+
+def names_of(classes: np.ndarray) -> Names:
+    """Labels as a GraphSet names its classes."""
+    return tuple(str(label) for label in classes.tolist())

@@ -1,0 +1,116 @@
+"""Predictions for many graphs, a chunk at a time, so that memory does not grow with their number.
+
+A graph that is broken is told with its number and its reason, and the rest goes on. Shapes: C classes.
+"""
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cgipool.data.graphs import GraphSet
+from cgipool.data.sources import load_dataset
+from cgipool.data.store import is_saved
+from cgipool.errors import UserError
+from cgipool.fitted import FittedModel
+
+CHUNK = 4096
+"""Graphs that are held at a time."""
+
+
+class Row(NamedTuple):
+    """What is said of one graph."""
+
+    id: str
+    probabilities: NDArray[np.float64] | None
+    """[C]; None for a graph that cannot be read."""
+    reason: str = ""
+    """Why it cannot."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some of the graphs to predict: those that can be read, and why the others cannot."""
+
+    ids: Sequence[str]
+    graphs: GraphSet | None
+    """The readable ones, in order."""
+    reasons: dict[int, str] = field(default_factory=dict)
+    """By place among the ids."""
+
+
+def graph_chunks(graphs: GraphSet, size: int = CHUNK) -> Iterator[Chunk]:
+    """The graphs of a set, whose arrays may lie on disk."""
+    for start in range(0, graphs.n_graphs, size):
+        stop = min(start + size, graphs.n_graphs)
+        ids = list(map(str, range(start, stop)))
+        try:
+            yield Chunk(ids, _checked(graphs, start, stop))
+        except UserError:
+            yield _one_by_one(graphs, start, stop, ids)
+
+
+def _one_by_one(graphs: GraphSet, start: int, stop: int, ids: Sequence[str]) -> Chunk:
+    """A chunk with a broken graph in it: which ones, and the rest."""
+    sound, reasons = [], {}
+    for number in range(start, stop):
+        try:
+            sound.append(_checked(graphs, number, number + 1))
+        except UserError as error:
+            reasons[number - start] = str(error)
+    return Chunk(ids, GraphSet.join(sound) if sound else None, reasons)
+
+
+def _checked(graphs: GraphSet, start: int, stop: int) -> GraphSet:
+    """Some graphs, or an error that says what is wrong with them."""
+    try:
+        return replace(graphs.subset(np.arange(start, stop)), checked=False)
+    except (ValueError, IndexError, OverflowError, MemoryError) as error:
+        raise UserError(f"{graphs.name}: the arrays do not fit together ({error})") from None
+
+
+def predictions(model: FittedModel, chunks: Iterable[Chunk], strict: bool = False) -> Iterator[Row]:
+    """A row for every graph, in order. With `strict` the first graph that cannot be read is an error."""
+    for chunk in chunks:
+        if strict and chunk.reasons:
+            place, reason = min(chunk.reasons.items())
+            raise UserError(f"graph {chunk.ids[place]}: {reason}")
+        given = iter(() if chunk.graphs is None else model.predict_proba(chunk.graphs))
+        for place, name in enumerate(chunk.ids):
+            reason = chunk.reasons.get(place)
+            yield Row(name, next(given)) if reason is None else Row(name, None, reason)
+
+
+def open_graphs(path: str | Path) -> GraphSet:
+    """The set at a path or of a name; a saved one stays on disk."""
+    return GraphSet.load(path, mmap=True) if is_saved(Path(path)) else load_dataset(path)
+
+
+class Writer:
+    """Rows as CSV or as lines of JSON: id, prediction, a probability for each class, and why there is none."""
+
+    def __init__(self, out: TextIO, class_names: Sequence[str], as_json: bool) -> None:
+        self.out, self.names, self.as_json = out, class_names, as_json
+        self.table: Any = None
+        if not as_json:
+            self.table = csv.writer(out, lineterminator="\n")
+            self.table.writerow(["id", "prediction", *(f"p({name})" for name in class_names), "reason"])
+
+    def write(self, row: Row) -> None:
+        """One line."""
+        p = row.probabilities
+        best = None if p is None else self.names[int(p.argmax())]
+        if self.as_json:
+            told = None if p is None else {n: round(float(v), 6) for n, v in zip(self.names, p, strict=True)}
+            plain = {"id": row.id, "prediction": best, "probabilities": told} | (
+                {"reason": row.reason} if row.reason else {}
+            )
+            self.out.write(json.dumps(plain, ensure_ascii=False) + "\n")
+        else:
+            numbers = ["" for _ in self.names] if p is None else [f"{v:.6f}" for v in p]
+            self.table.writerow([row.id, best or "", *numbers, row.reason])

@@ -1,0 +1,245 @@
+"""`GraphClassifier` and its file: scikit-learn's tools, all kinds of graphs, models that survive a new process."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.torch import save_file
+from sklearn.base import clone, is_classifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import Pipeline
+
+from cgipool import GraphClassifier, GraphSet, load_dataset
+from cgipool.errors import UserError
+from cgipool.fitted import FittedModel
+from cgipool.training.checkpoint import load_tensors, save_tensors
+
+SMALL = {"width": 8, "epochs": 3, "batch_size": 32}
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def graphs() -> GraphSet:
+    return load_dataset("motifs").subset(range(0, 1000, 8))
+
+
+@pytest.fixture(scope="module")
+def y(graphs: GraphSet) -> np.ndarray:
+    return np.array([f"class {c}" for c in graphs.y])
+
+
+def classifier(**settings: object) -> GraphClassifier:
+    return GraphClassifier(**{"method": "topk", **SMALL, **settings})
+
+
+def test_it_learns() -> None:
+    graphs = load_dataset("motifs").subset(range(0, 1000, 2))
+    model = GraphClassifier(method="cgi", width=32, epochs=25, lr=0.005).fit(graphs, graphs.y)
+    rest = load_dataset("motifs").subset(range(1, 1000, 2))
+    assert model.score(rest, rest.y) > 0.8
+    assert model.model_.about["graphs"] == {"train": 450, "val": 50}
+
+
+def test_predictions(graphs: GraphSet, y: np.ndarray) -> None:
+    model = classifier().fit(graphs, y)
+    p = model.predict_proba(graphs)
+    assert p.shape == (len(graphs), 4)
+    np.testing.assert_allclose(p.sum(1), 1.0)
+    assert list(model.classes_) == ["class 0", "class 1", "class 2", "class 3"]
+    assert (model.predict(graphs) == model.classes_[p.argmax(1)]).all()
+    assert model.score(graphs, y) == pytest.approx((model.predict(graphs) == y).mean())
+    assert model.transform(graphs).shape == (len(graphs), 16)
+
+
+def test_the_same_graphs_in_every_form(graphs: GraphSet) -> None:
+    labels = graphs.y.tolist()
+    whole = classifier().fit(graphs, labels).predict_proba(graphs)
+    for same in (graphs.to_pyg(), graphs.to_networkx(), [graphs[i] for i in range(len(graphs))]):
+        np.testing.assert_allclose(classifier().fit(same, labels).predict_proba(same), whole, atol=1e-6)
+
+
+def test_graphs_to_predict_need_no_class(graphs: GraphSet) -> None:
+    model = classifier().fit(graphs, graphs.y)
+    data, drawn = graphs.to_pyg()[:5], graphs.to_networkx()[:5]
+    for one in data:
+        del one.y
+    for one in drawn:
+        del one.graph["y"]
+    expected = model.predict_proba(graphs[:5])
+    np.testing.assert_allclose(model.predict_proba(data), expected, atol=1e-6)
+    np.testing.assert_allclose(model.predict_proba(drawn), expected, atol=1e-6)
+    assert "y" not in drawn[0].graph, "what the user holds is not changed"
+    assert data[0].get("y") is None
+
+
+def test_a_graphset_brings_its_classes(graphs: GraphSet) -> None:
+    model = classifier().fit(graphs)
+    assert list(model.classes_) == sorted(graphs.class_names)
+    assert set(model.predict(graphs)) <= set(graphs.class_names)
+
+
+def test_scikit_learn_takes_it(graphs: GraphSet, y: np.ndarray) -> None:
+    model = classifier()
+    assert is_classifier(model)
+    assert clone(model).get_params() == model.get_params()
+    scores = cross_val_score(model, graphs, y, cv=3)
+    assert scores.shape == (3,)
+    assert np.isfinite(scores).all()
+    pipeline = Pipeline([("graphs", classifier()), ("linear", LogisticRegression(max_iter=200))])
+    assert pipeline.fit(graphs, y).predict(graphs).shape == y.shape
+    assert Pipeline([("graphs", classifier())]).fit(graphs, y).score(graphs, y) >= 0
+
+
+def test_grid_search_in_two_processes(graphs: GraphSet, y: np.ndarray) -> None:
+    search = GridSearchCV(classifier(epochs=1), {"ratio": [0.5, 0.8]}, cv=2, n_jobs=2).fit(graphs, y)
+    assert search.best_params_["ratio"] in (0.5, 0.8)
+    assert search.predict(graphs).shape == y.shape
+
+
+def test_parameters() -> None:
+    model = GraphClassifier("sag", width=16)
+    assert repr(model) == "GraphClassifier(method='sag', width=16)"
+    assert model.set_params(ratio=0.5).get_params()["ratio"] == 0.5
+    with pytest.raises(UserError, match="unknown parameter 'widht'; did you mean 'width'"):
+        model.set_params(widht=3)
+
+
+def test_an_ensemble_is_the_mean_of_its_members(graphs: GraphSet) -> None:
+    model = classifier(ensemble=3).fit(graphs, graphs.y).model_
+    alone = [FittedModel(**{**vars_of(model), "members": [weights]}).predict_proba(graphs) for weights in model.members]
+    np.testing.assert_allclose(model.predict_proba(graphs), np.mean(alone, axis=0))
+    assert model.embed(graphs).shape == (len(graphs), 48)
+
+
+def vars_of(model: FittedModel) -> dict:
+    return {name: getattr(model, name) for name in FittedModel.__dataclass_fields__}
+
+
+@pytest.mark.parametrize("method", ["cgi", "diffpool", "dgcnn", "majority", "structure-free"])
+def test_a_model_saved_and_loaded_in_a_new_process(method: str, graphs: GraphSet, tmp_path: Path) -> None:
+    labels = graphs.y * 10
+    model = classifier(method=method, ensemble=2).fit(graphs, labels)
+    model.save(tmp_path / "model.safetensors")
+    graphs.save(tmp_path / "graphs")
+    code = (
+        "import sys, numpy as np; from cgipool import GraphClassifier, GraphSet\n"
+        "m = GraphClassifier.load(sys.argv[1] + '/model.safetensors'); g = GraphSet.load(sys.argv[1] + '/graphs')\n"
+        "np.save(sys.argv[1] + '/p.npy', m.predict_proba(g)); np.save(sys.argv[1] + '/y.npy', m.predict(g))"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    assert np.array_equal(np.load(tmp_path / "p.npy"), model.predict_proba(graphs)), "identical probabilities"
+    loaded = np.load(tmp_path / "y.npy")
+    assert loaded.dtype.kind == "i"
+    assert np.array_equal(loaded, model.predict(graphs))
+
+
+def test_files_that_cannot_be_read(graphs: GraphSet, tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    classifier().fit(graphs, graphs.y).save(path)
+    content = path.read_bytes()
+
+    def refused(said: str) -> None:
+        with pytest.raises(UserError, match=said) as caught:
+            GraphClassifier.load(path)
+        assert "\n" not in str(caught.value)
+
+    flipped = bytearray(content)
+    flipped[-100] ^= 1
+    path.write_bytes(flipped)
+    refused("is damaged")
+    place = content.index(b"class_names") + 20
+    path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+    refused("damaged|cannot read")
+    path.write_bytes(content[: len(content) // 2])
+    refused("cannot read")
+    save_file({"weight": load_tensors_of(content, tmp_path)}, path)
+    refused("has format None|is no model")
+    path.unlink()
+    refused("cannot read")
+
+
+def load_tensors_of(content: bytes, folder: Path):
+    copy = folder / "copy.safetensors"
+    copy.write_bytes(content)
+    return next(iter(load_tensors(copy)[0].values()))
+
+
+def test_models_of_other_versions(graphs: GraphSet, tmp_path: Path) -> None:
+    from cgipool.fitted import _checksum
+
+    path = tmp_path / "model.safetensors"
+    classifier().fit(graphs, graphs.y).save(path)
+    tensors, header = load_tensors(path)
+    plain = json.loads(header["model"])
+
+    def rewritten(**changes: object) -> None:
+        text = json.dumps(plain | changes)
+        save_tensors(path, tensors, {"kind": header["kind"], "model": text, "checksum": _checksum(tensors, text)})
+
+    earlier = {name: value for name, value in plain["recipe"].items() if name != "class_weight"}
+    rewritten(recipe=earlier)
+    assert GraphClassifier.load(path).predict(graphs).shape == (len(graphs),), (
+        "a setting that came later has its default"
+    )
+    rewritten(recipe=plain["recipe"] | {"warp": 9})
+    with pytest.raises(UserError, match="setting 'warp', which this version does not know"):
+        GraphClassifier.load(path)
+    rewritten(format=2)
+    with pytest.raises(UserError, match="has format 2, and this version reads 1"):
+        GraphClassifier.load(path)
+
+
+def test_wrong_inputs(graphs: GraphSet) -> None:
+    with pytest.raises(UserError, match="not trained yet"):
+        classifier().predict(graphs)
+    with pytest.raises(UserError, match="one label for each of the 125 graphs"):
+        classifier().fit(graphs, [0, 1])
+    with pytest.raises(UserError, match="no classes"):
+        classifier().fit(graphs, np.linspace(0, 1, len(graphs)))
+    with pytest.raises(UserError, match="one class only"):
+        classifier().fit(graphs, np.zeros(len(graphs), int))
+    with pytest.raises(UserError, match="needs y"):
+        classifier().fit(graphs.to_pyg())
+    with pytest.raises(UserError, match="graphs must be"):
+        classifier().fit(3, [0])
+    with pytest.raises(UserError, match="of one kind"):
+        classifier().fit([graphs[0], 3], [0, 1])
+    model = classifier(attributes=True, features="degree")
+    with pytest.raises(UserError, match="no node attributes"):
+        model.fit(graphs, graphs.y)
+    with pytest.raises(UserError, match="between 0 and 1"):
+        classifier(validation=1.5).fit(graphs, graphs.y)
+
+
+def test_features_of_another_width(graphs: GraphSet) -> None:
+    from dataclasses import replace
+
+    generator = np.random.default_rng(0)
+    wide, narrow = (
+        replace(graphs, attributes=generator.normal(size=(graphs.n_nodes, k)).astype(np.float32), checked=False)
+        for k in (3, 2)
+    )
+    model = classifier(attributes=True).fit(wide, wide.y)
+    with pytest.raises(UserError, match="2 attribute columns where 3 were fitted"):
+        model.predict(narrow)
+
+
+def test_indexing_and_joining(graphs: GraphSet) -> None:
+    parts = [graphs[i] for i in range(len(graphs))]
+    joined = GraphSet.join(parts)
+    for name in ("node_ptr", "edge_ptr", "edge_disp", "y"):
+        assert np.array_equal(getattr(joined, name), getattr(graphs, name))
+    assert len(graphs[-1]) == 1
+    assert graphs[-1].y[0] == graphs.y[-1]
+    assert len(graphs[2:7]) == 5
+    assert len(graphs[np.arange(len(graphs)) < 3]) == 3
+    assert len(list(graphs)) == len(graphs)
+    with pytest.raises(IndexError):
+        graphs[len(graphs)]
+    with pytest.raises(UserError, match="different class names"):
+        GraphSet.join([graphs, graphs.relabelled(graphs.y, ("a", "b", "c", "d"))])

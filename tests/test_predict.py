@@ -1,0 +1,130 @@
+"""`cgipool fit` and `cgipool predict`: every graph a row, broken ones told, memory flat."""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cgipool import GraphSet, load_dataset
+from cgipool.cli import main
+from cgipool.fitted import FittedModel
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+TINY = ("--set", "width=8", "--set", "epochs=2", "--method", "topk")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "model.safetensors"
+    assert main(["fit", "motifs", "--out", str(path), *TINY]) == 0
+    return path
+
+
+@pytest.fixture
+def graphs(tmp_path: Path) -> GraphSet:
+    made = load_dataset("motifs").subset(range(50))
+    made.save(tmp_path / "graphs")
+    return made
+
+
+def test_csv_and_json(model: Path, graphs: GraphSet, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["predict", str(model), str(tmp_path / "graphs")]) == 0
+    said = capsys.readouterr()
+    rows = list(csv.DictReader(said.out.splitlines()))
+    assert [row["id"] for row in rows] == [str(i) for i in range(50)]
+    assert "50 graphs" in said.err
+    expected = FittedModel.load(model).predict_proba(graphs)
+    names = graphs.class_names
+    given = np.array([[float(row[f"p({name})"]) for name in names] for row in rows])
+    np.testing.assert_allclose(given, expected, atol=1e-6)
+    assert [row["prediction"] for row in rows] == [names[c] for c in expected.argmax(1)]
+    assert main(["predict", str(model), str(tmp_path / "graphs"), "--json", "--out", str(tmp_path / "rows")]) == 0
+    lines = [json.loads(line) for line in (tmp_path / "rows").read_text().splitlines()]
+    assert [line["prediction"] for line in lines] == [row["prediction"] for row in rows]
+    assert list(lines[0]["probabilities"]) == list(names)
+
+
+def test_a_broken_graph_is_told_and_does_not_stop_the_rest(
+    model: Path, graphs: GraphSet, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    path = tmp_path / "graphs" / "edge_disp.npy"
+    edges = np.load(path)
+    edges[graphs.edge_ptr[graphs.node_ptr[7]]] = 10_000
+    np.save(path, edges)
+    assert main(["predict", str(model), str(tmp_path / "graphs")]) == 0
+    said = capsys.readouterr()
+    rows = list(csv.DictReader(said.out.splitlines()))
+    assert len(rows) == 50
+    assert [row["id"] for row in rows if row["reason"]] == ["7"]
+    assert rows[7]["prediction"] == ""
+    assert "1 could not be read" in said.err
+    assert main(["predict", str(model), str(tmp_path / "graphs"), "--strict"]) == 2
+    assert "graph 7" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("predict", "none.safetensors", "motifs"), "cannot read none.safetensors"),
+        (("predict", "MODEL", "nowhere.zip"), "there is no data set at nowhere.zip"),
+        (("fit", "motifs", "--out", "no/where/model"), "there is no folder no/where"),
+        (("fit", "motifs", "--set", "widht=3"), "unknown setting 'widht'"),
+        (("fit", "motifs", "--validation", "2"), "between 0 and 1"),
+    ],
+)
+def test_errors_are_one_line(
+    words: tuple[str, ...], said: str, model: Path, capsys: pytest.CaptureFixture, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert main([str(model) if word == "MODEL" else word for word in words]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_an_ensemble_by_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    out = tmp_path / "two.safetensors"
+    assert main(["fit", "motifs", "--out", str(out), "--ensemble", "2", *TINY]) == 0
+    assert "validation graphs" in capsys.readouterr().out
+    assert len(FittedModel.load(out).members) == 2
+
+
+MEASURE = """
+import sys, threading, time
+from cgipool.cli import main
+most = 0
+def watch():
+    global most
+    while True:
+        for line in open("/proc/self/status"):
+            if line.startswith("RssAnon"):
+                most = max(most, int(line.split()[1]))
+        time.sleep(0.05)
+threading.Thread(target=watch, daemon=True).start()
+assert main(sys.argv[1:]) == 0
+print(most, file=sys.stderr)
+"""
+"""Tells the most memory of its own that a command took, in KiB; pages of mapped files are not its own."""
+
+
+@pytest.mark.long
+def test_a_million_graphs_in_flat_memory(model: Path, tmp_path: Path) -> None:
+    base = load_dataset("motifs")
+    peaks = []
+    for thousands in (10, 1000):
+        folder = tmp_path / str(thousands)
+        GraphSet.join([base] * thousands).save(folder)
+        out = tmp_path / f"{thousands}.csv"
+        words = ["predict", str(model), str(folder), "--out", str(out)]
+        done = subprocess.run([sys.executable, "-c", MEASURE, *words], capture_output=True, text=True, check=True)
+        peaks.append(int(done.stderr.split()[-1]))
+        with out.open() as file:
+            ids = [row["id"] for row in csv.DictReader(file)]
+        assert ids == [str(number) for number in range(1000 * thousands)]
+    assert peaks[1] < peaks[0] + 50_000
