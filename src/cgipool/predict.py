@@ -82,8 +82,8 @@ def predictions(model: FittedModel, chunks: Iterable[Chunk], strict: bool = Fals
             raise UserError(f"graph {chunk.ids[place]}: {reason}")
         given = iter(() if chunk.graphs is None else model.predict_proba(chunk.graphs))
         for place, name in enumerate(chunk.ids):
-            reason = chunk.reasons.get(place)
-            yield Row(name, next(given)) if reason is None else Row(name, None, reason)
+            bad = chunk.reasons.get(place)
+            yield Row(name, next(given)) if bad is None else Row(name, None, bad)
 
 
 def open_graphs(path: str | Path) -> GraphSet:

@@ -24,6 +24,7 @@ PAPERS = Path(__file__).resolve().parents[3] / "shared" / "paper" / "published.j
 PRINTED = {"cgi-nomi": "CGIPool w/o MI"}
 """How the paper calls a method, where not by its title."""
 
+TABLE: dict[str, Any] = {"axes": {"method": ["cgi", "topk"], "dataset": ["motifs"]}, "source": "a paper"}
 SMALL: dict[str, Any] = {"axes": {"method": ["cgi", "topk"], "dataset": ["motifs"], "ratio": [0.5, 0.8]}}
 
 
@@ -96,9 +97,19 @@ def test_recipes_and_kinds_of_splits_can_be_axes() -> None:
         (SMALL | {"protocol": {"split_kind": "odd"}}, "unknown kind of split 'odd'"),
         (SMALL | {"curves": "alpha"}, "unknown axis to draw curves over, 'alpha'"),
         (SMALL | {"baseline": "sag"}, "unknown baseline 'sag'"),
-        (SMALL | {"published": {"sag": {"motifs": [1, 2]}}}, "unknown method in [published] 'sag'"),
-        (SMALL | {"published": {"cgi": {"NCI1": [1, 2]}}}, "unknown data set in [published.cgi] 'NCI1'"),
-        (SMALL | {"published": {"cgi": {"motifs": 3}}}, "must be [mean, ±] in percent"),
+        (TABLE | {"published": {"sag": {"motifs": [1, 2]}}}, "unknown method in [published] 'sag'"),
+        (TABLE | {"published": {"cgi": {"NCI1": [1, 2]}}}, "unknown data set in [published.cgi] 'NCI1'"),
+        (TABLE | {"published": {"cgi": {"motifs": 3}}}, "must be [mean, ±] in percent"),
+        (TABLE | {"published": {"cgi": {"motifs": [80, -1]}}}, "must be [mean, ±] in percent"),
+        (TABLE | {"published": {"cgi": {"motifs": [80, 1]}}, "source": ""}, "published numbers need a source"),
+        (SMALL | {"published": {"cgi": {"motifs": [80, 1]}}, "source": "s"}, "methods and data sets alone"),
+        (SMALL | {"name": "a/b"}, "the name 'a/b' must be letters"),
+        (SMALL | {"curves": "method"}, "curves are drawn over a setting"),
+        (SMALL | {"axes": SMALL["axes"] | {"ratio": [0.5], "alpha": [1, 1.0]}}, "two cells of [axes] are the same"),
+        (SMALL | {"settings": {"dropout_epochs": -3}}, "dropout_epochs must be at least 0"),
+        ({"axes": {"method": [3], "dataset": ["NCI1"]}}, "axis method must be a list of names"),
+        ({"axes": {"method": ["cgi"], "dataset": [["x"]]}}, "axis dataset must be a list of names"),
+        (SMALL | {"settings": {"recipe": ["a"]}}, "recipe of [settings] must be a name"),
         (SMALL | {"protocol": 3}, "protocol must be a table"),
         (SMALL | {"title": 3}, "title must be a text"),
     ],
@@ -120,8 +131,9 @@ def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
 def test_the_key_is_of_the_settings_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not of the study, its published numbers, the version of the package or the device; but of the generation."""
     cell = study_of(SMALL).cells[0]
-    other = study_of(SMALL | {"name": "else", "published": {"cgi": {"motifs": [80, 1]}}}).cells[0]
-    assert other.key == cell.key
+    assert study_of(SMALL | {"name": "else", "title": "Other"}).cells[0].key == cell.key
+    published = {"name": "else", "published": {"cgi": {"motifs": [80, 1]}}}
+    assert study_of(TABLE | published).cells[0].key == study_of(TABLE).cells[0].key
     assert "version" not in json.dumps(cell.config)
     for change in ({"protocol": {"seed": 1}}, {"protocol": {"splits": 3}}, {"settings": {"lr": 0.01}}):
         assert study_of(SMALL | change).cells[0].key != cell.key
@@ -129,6 +141,27 @@ def test_the_key_is_of_the_settings_alone(monkeypatch: pytest.MonkeyPatch) -> No
     assert key_of(cell.config) == cell.key
     monkeypatch.setattr(records, "GENERATION", 99)
     assert key_of(cell.config) != cell.key
+
+
+def test_alpha_is_what_it_is_on_the_data_set() -> None:
+    """The paper's α on NCI1 is 0.001, so a study of α shares that cell with Table 1."""
+    table, alpha = (read_study(STUDIES / f"{name}.toml").cells for name in ("table1", "alpha"))
+    shared = {c.key for c in table} & {c.key for c in alpha}
+    assert {(c.dataset, c.recipe.alpha) for c in alpha if c.key in shared} == {
+        ("NCI1", 0.001), ("IMDB-MULTI", 0.001), ("PROTEINS", 1.0)
+    }  # fmt: skip
+
+
+def test_a_method_of_ones_own_is_known_by_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path = tmp_path / "keyed_pool.py"
+    text = "from cgipool.pool.topk import TopKPool\nclass Mine(TopKPool):\n    pass\n"
+    path.write_text(text)
+    given = {"axes": {"method": ["keyed_pool:Mine"], "dataset": ["motifs"]}}
+    before = study_of(given).cells[0].key
+    assert study_of(given).cells[0].key == before
+    path.write_text(text + "# changed\n")
+    assert study_of(given).cells[0].key != before
 
 
 def test_the_command_of_a_cell_gives_its_settings() -> None:
@@ -154,7 +187,11 @@ def test_settings_on_the_command_line() -> None:
     assert parse_setting("class_weight=balanced") == ("class_weight", "balanced")
     assert parse_setting("dropout_epochs=none") == ("dropout_epochs", None)
     assert PAPER.but(**dict([parse_setting("shuffle=false")])).shuffle is False
-    for text, said in (("lr", "not of the form"), ("rl=1", "unknown setting 'rl'")):
+    for text, said in (
+        ("lr", "not of the form"),
+        ("rl=1", "unknown setting 'rl'"),
+        ("name=x", "unknown setting 'name'"),
+    ):
         with pytest.raises(UserError, match=said):
             parse_setting(text)
 
@@ -191,13 +228,15 @@ def test_shards_are_read_from_option_or_slurm() -> None:
 
 def test_estimates_follow_what_was_measured() -> None:
     class Measured:
-        def seconds(self, key: str) -> float | None:
-            return 3.0 * predicted(cells[0], "cpu") if key == cells[0].key else None
+        def seconds(self, key: str, kind: str) -> float | None:
+            return 3.0 * predicted(cells[0], "cpu") if key == cells[0].key and kind == "cpu" else None
 
     cells = read_study(STUDIES / "table1.toml").cells
     plain, corrected = Estimate(None, cells, "cpu"), Estimate(Measured(), cells, "cpu")  # type: ignore[arg-type]
     assert (plain.measured, corrected.measured) == (0, 1)
     assert corrected(cells[5]) == pytest.approx(3.0 * plain(cells[5]))
+    assert Estimate(Measured(), cells, "cuda:0").measured == 0, "another kind of device says nothing"  # type: ignore[arg-type]
+    assert Estimate(None, cells, "cpu", jobs=4)(cells[5]) == pytest.approx(plain(cells[5]) / 4)
     assert [in_words(s) for s in (40, 700, 9000)] == ["40 s", "12 min", "2.5 h"]
 
 

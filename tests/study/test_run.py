@@ -17,7 +17,7 @@ from cgipool.study.plan import Study, read_study, study_of
 from cgipool.study.records import Book, read_book
 from cgipool.study.run import Runner, Stop, Watcher
 from cgipool.study.spread import run_spread
-from cgipool.study.store import Store
+from cgipool.study.store import Store, now
 from cgipool.training import split as plain_loop
 from cgipool.training.split import Progress
 
@@ -27,7 +27,7 @@ TINY: dict[str, Any] = {
     "settings": {"width": 8, "epochs": 3, "patience": 3},
     "protocol": {"splits": 2},
 }
-TIMES = ("started", "finished", "seconds", "command")
+TIMES = ("started", "finished", "seconds", "command", "legs")
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -103,7 +103,7 @@ def test_killed_in_the_middle_and_resumed(whole: Path, tmp_path: Path) -> None:
     process.send_signal(signal.SIGKILL)
     process.communicate()
     finished = {path: path.read_bytes() for path in store.glob("cells/*.json")}
-    in_hand = list(store.glob("work/*"))
+    in_hand = [path for path in store.glob("work/*") if path.is_dir()]
     assert finished
     assert len(in_hand) == 1
     assert list(store.glob("claims/*.json")), "a killed run leaves its claim behind"
@@ -126,7 +126,8 @@ def test_two_runs_share_a_store(whole: Path, tmp_path: Path) -> None:
     words = ("study", "run", str(SMOKE), "--store", str(tmp_path))
     both = [start(*words), start(*words)]
     said = [process.communicate(timeout=120) for process in both]
-    assert [process.returncode for process in both] == [0, 0], said
+    assert {process.returncode for process in both} <= {0, 75}, said
+    assert 0 in [process.returncode for process in both], "who finishes last finds all of them"
     new = [int(out.split(", ")[1].split()[0]) for out, _ in said]
     assert sum(new) == 8, "every cell once"
     same(read_book(whole), read_book(tmp_path))
@@ -174,14 +175,17 @@ def test_a_limit_with_jobs(tmp_path: Path, jobs: int) -> None:
     began = time.monotonic()
     outcome = Runner(Store(tmp_path), "cpu", jobs=jobs, stop=Stop(minutes=0.1)).run(study.cells)
     assert outcome.stopped
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 300, "it would train for hours"
 
 
 BROKEN = """
+import os
 from cgipool.pool.topk import TopKPool
 class Breaks(TopKPool):
     def forward(self, x, level):
-        raise RuntimeError("it broke\\nin two lines")
+        if "BREAK" in os.environ:
+            raise RuntimeError("it broke" + chr(10) + "in two lines")
+        return super().forward(x, level)
 """
 
 
@@ -189,6 +193,7 @@ def test_a_cell_that_fails_leaves_its_reason_and_the_rest_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     (tmp_path / "broken_pool.py").write_text(BROKEN)
+    monkeypatch.setenv("BREAK", "1")
     monkeypatch.syspath_prepend(str(tmp_path))
     file, store = tmp_path / "own.toml", tmp_path / "store"
     file.write_text(
@@ -207,11 +212,7 @@ def test_a_cell_that_fails_leaves_its_reason_and_the_rest_goes_on(
 
     assert main(words) == 1, "a failure is not tried again by itself"
     assert "begins" not in capsys.readouterr().err
-    monkeypatch.delitem(sys.modules, "broken_pool")
-    (tmp_path / "broken_pool.py").write_text(
-        BROKEN.replace("raise RuntimeError", "return super().forward(x, level)  #")
-    )
-    os.utime(tmp_path / "broken_pool.py", (time.time() + 5, time.time() + 5))
+    monkeypatch.delenv("BREAK")
     assert main([*words, "--retry-failed"]) == 0
     book = read_book(store)
     assert len(book.records) == 2
@@ -286,3 +287,84 @@ def test_checkpoints_are_written_when_the_training_is_told_to_end(tmp_path: Path
     again = Epochs()
     Runner(store, "cpu", watcher=again, stop=Stop(minutes=0.02)).run(study.cells)
     assert next(iter(again.first.values())).epoch == 5
+
+
+def test_a_damaged_cell_is_made_anew_and_kept(tmp_path: Path) -> None:
+    store, cells = Store(tmp_path), tiny().cells
+    Runner(store, "cpu").run(cells)
+    path = tmp_path / "cells" / f"{cells[0].key}.json"
+    whole = json.loads(path.read_text())
+    path.write_text(path.read_text()[:100])
+    assert not store.has(cells[0].key)
+    outcome = Runner(store, "cpu").run(cells)
+    assert (outcome.done, outcome.there) == ([cells[0].key], [cells[1].key])
+    assert without_times(json.loads(path.read_text())) == without_times(whole)
+    assert len(path.with_name(f"{cells[0].key}.damaged.json").read_text()) == 100
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"reason": 3'])
+def test_damaged_notes_do_not_stop_a_run(tmp_path: Path, content: str) -> None:
+    store, study = Store(tmp_path), tiny()
+    (tmp_path / "failed" / f"{study.cells[0].key}.json").write_text(content)
+    (tmp_path / "studies" / "tiny.json").write_text(content)
+    store.remember(study.to_json())
+    assert Runner(store, "cpu").run(study.cells).failed == [study.cells[0].key]
+    assert len(Runner(store, "cpu", retry_before=now()).run(study.cells).done) == 1
+
+
+def test_two_devices_retry_a_failure_once(tmp_path: Path) -> None:
+    study = study_of({"axes": {"method": ["topk", "none"], "dataset": ["NCI1"]}, "protocol": {"splits": 1}})
+    os.environ["CGIPOOL_MIRROR"], before = "http://127.0.0.1:9/none", os.environ.get("CGIPOOL_MIRROR")
+    os.environ["CGIPOOL_DATA"], data = str(tmp_path), os.environ.get("CGIPOOL_DATA")
+    os.environ["CGIPOOL_CACHE"], cache = str(tmp_path / "cache"), os.environ.get("CGIPOOL_CACHE")
+    try:
+        store = Store(tmp_path / "store")
+        assert len(Runner(store, "cpu").run(study.cells).failed) == 2
+        begun: list[str] = []
+
+        class Counts(Watcher):
+            def begins(self, cell: Any) -> None:
+                begun.append(cell.key)
+
+        run_spread(study.cells, tmp_path / "store", ["cpu", "cpu"], watcher=Counts(), retry_before=now())
+        assert sorted(begun) == sorted(cell.key for cell in study.cells)
+    finally:
+        for name, value in (("CGIPOOL_MIRROR", before), ("CGIPOOL_DATA", data), ("CGIPOOL_CACHE", cache)):
+            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+
+
+def test_workers_end_with_their_parent(tmp_path: Path) -> None:
+    file, store = tmp_path / "long.toml", tmp_path / "store"
+    file.write_text('axes = {method = ["cgi", "topk"], dataset = ["motifs"]}\nsettings = {width = 8, epochs = 500}\n')
+    process = start("study", "run", str(file), "--store", str(store), "--device", "cpu,cpu")
+    wait_for(lambda: len(list(store.glob("work/*/split-000/checkpoint.safetensors"))) == 2, process)
+    holders = [Claims(store / "claims").holder(cell.key) for cell in read_study(file).cells]
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)  # ends when nobody holds its output any more
+    assert all(holders)
+    assert not any(runs(h.pid) for h in holders if h)
+
+
+def runs(pid: int) -> bool:
+    """Whether a process runs; one that has ended may still be listed."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_times_of_all_legs_are_kept(tmp_path: Path) -> None:
+    store, study = Store(tmp_path), tiny(settings=TINY["settings"] | {"epochs": 30, "patience": 30})
+    stop = Stop()
+
+    class Asks(Watcher):
+        def epoch(self, cell: Any, progress: Progress) -> None:
+            stop.asked = progress.epoch == 20
+
+    Runner(store, "cpu", stop=stop, watcher=Asks()).run(study.cells[:1])
+    Runner(store, "cpu").run(study.cells[:1])
+    told = read_book(tmp_path).records[study.cells[0].key].provenance
+    assert len(told["legs"]) == 2
+    assert told["seconds"] == pytest.approx(sum(leg["seconds"] for leg in told["legs"]), abs=0.01)
+    assert told["started"] == told["legs"][0]["started"] < told["legs"][1]["started"]
+    assert not list((tmp_path / "work").iterdir())

@@ -14,6 +14,7 @@ from cgipool.study.records import read_book
 STUDIES = Path(__file__).resolve().parents[2] / "studies"
 FILE = """
 title = "Two methods"
+source = "nowhere"
 baseline = "topk"
 [protocol]
 splits = 2

@@ -32,6 +32,9 @@ def compare(
     limit: Annotated[
         float | None, typer.Option(min=0, metavar="MINUTES", help="Stop after so long; the same command goes on.")
     ] = None,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Try again what failed before; otherwise it is skipped.")
+    ] = False,
 ) -> None:
     """Compare pooling methods on your own data set: the paper's protocol, its statistics, and a page to look at.
 
@@ -50,9 +53,11 @@ def compare(
     with downloading() as progress:
         graphs = load_dataset(data, progress=progress)
     study = comparison(graphs, data, names, recipe, splits, split_kind, seed, changes or [])
-    folder = store or Path("runs") / f"compare-{graphs.name}"
-    outcome = run_cells(study, study.cells, folder, device, jobs, limit, retry_failed=False)
+    folder = store or Path("runs") / study.name
+    outcome = run_cells(study, study.cells, folder, device, jobs, limit, retry_failed)
     written = write_report(folder, out or folder / "report", [study.name])
     typer.echo((out or folder / "report").joinpath(f"{study.name}.md").read_text(encoding="utf-8"))
     typer.echo(f"page: {next(path for path in written.files if path.name == 'index.html')}")
-    conclude(outcome, len(study.cells), folder)
+    for problem in written.problems:
+        typer.echo(f"problem: {problem}")
+    conclude(outcome, study.cells, folder)

@@ -19,7 +19,7 @@ STUDY = Annotated[Path, typer.Argument(metavar="FILE", help="A study file, such 
 STORE = Annotated[Path, typer.Option(metavar="DIR", help="The folder that keeps results. Default: runs/store.")]
 ONLY = Annotated[
     str | None,
-    typer.Option(metavar="AXIS=VALUE,…", help="Only these cells: method=cgi,dataset=NCI1. An axis may be repeated."),
+    typer.Option(metavar="AXIS=VALUE,…", help="Only these cells, such as method=cgi,method=topk,dataset=NCI1."),
 ]
 DEVICE = Annotated[
     str, typer.Option(help="cpu, cuda, or several: cuda:0,cuda:1 spreads the cells over them. Default: cpu.")
@@ -56,15 +56,15 @@ def run(
 ) -> None:
     """Train all cells of a study that its store does not hold yet; killed, the same command goes on.
 
-    Several runs may share a store: a cell is never trained twice. Exit codes: 0 all there; 1 some cells failed;
-    75 stopped by --limit or SIGTERM with work left (run again); 130 stopped by Ctrl-C (run again).
+    Several runs may share a store: a cell is never trained twice. Exit codes: 0 all cells are there; 1 some failed; 2 a
+    wrong file or option; 75 work is left, by --limit, SIGTERM or in the hands of other runs (run again); 130 Ctrl-C.
     """
     from cgipool.study.plan import read_study
 
     study = read_study(file)
-    cells = _chosen(study, only, shard)
+    cells = _chosen(study, only, shard, device)
     outcome = run_cells(study, cells, store, device, jobs, limit, retry_failed)
-    conclude(outcome, len(cells), store)
+    conclude(outcome, cells, store)
 
 
 def run_cells(
@@ -81,7 +81,7 @@ def run_cells(
     from cgipool.study.estimate import Estimate
     from cgipool.study.run import Runner, Stop
     from cgipool.study.spread import run_spread
-    from cgipool.study.store import Store
+    from cgipool.study.store import Store, now
     from cgipool.training.run import check_device
 
     devices = [name.strip() for name in device.split(",")]
@@ -91,8 +91,8 @@ def run_cells(
         raise UserError("--jobs is for a CPU; on a GPU all splits train at once")
     store = Store(folder)
     store.remember(study.to_json())
-    estimate = Estimate(store, study.cells, devices[0])
-    options: dict[str, Any] = {"jobs": jobs, "retry_failed": retry_failed}
+    estimate = Estimate(store, study.cells, devices[0], jobs)
+    options: dict[str, Any] = {"jobs": jobs, "retry_before": now() if retry_failed else ""}
     try:
         with watching(cells, store, estimate, len(devices)) as watcher:
             if len(devices) > 1:
@@ -102,7 +102,7 @@ def run_cells(
         raise Interrupted(f"stopped; the same command goes on from {folder}") from None
 
 
-def _chosen(study: "Study", only: str | None, shard: str | None) -> list["Cell"]:
+def _chosen(study: "Study", only: str | None, shard: str | None, device: str) -> list["Cell"]:
     from cgipool.study.estimate import predicted
     from cgipool.study.share import parse_shard, share_of
 
@@ -110,7 +110,10 @@ def _chosen(study: "Study", only: str | None, shard: str | None) -> list["Cell"]
     cells = study.only(parse_only(only))
     if not cells:
         raise UserError("no cell is left by --only")
-    return share_of(cells, lambda cell: predicted(cell, "cuda"), number, count)
+    mine = share_of(cells, lambda cell: predicted(cell, device), number, count)
+    if not mine:
+        raise UserError(f"there are {len(cells)} cells: nothing is left for share {number} of {count}")
+    return mine
 
 
 def parse_only(text: str | None) -> dict[str, list[str]]:
@@ -124,20 +127,23 @@ def parse_only(text: str | None) -> dict[str, list[str]]:
     return wanted
 
 
-def conclude(outcome: "Outcome", count: int, store: Path) -> None:
+def conclude(outcome: "Outcome", cells: list["Cell"], folder: Path) -> None:
     """Say what became of the cells, and leave with the exit code for it."""
-    finished = len(outcome.done) + len(outcome.there)
-    words = [f"{finished} of {count} cells are in {store}, {len(outcome.done)} of them new"]
-    if outcome.failed:
-        words.append(f"{len(outcome.failed)} failed (`cgipool study status {store}` says why)")
-    if outcome.elsewhere:
-        words.append(f"{len(outcome.elsewhere)} are in the hands of other runs")
+    from cgipool.study.store import Store
+
+    store = Store(folder)
+    there = {cell.key for cell in cells if store.has(cell.key)}
+    failed = {cell.key for cell in cells if cell.key not in there and store.failure(cell.key) is not None}
+    left = len(cells) - len(there) - len(failed)
+    words = [f"{len(there)} of {len(cells)} cells are in {folder}, {len(outcome.done)} of them new"]
+    if failed:
+        words.append(f"{len(failed)} failed (`cgipool study status {folder}` says why)")
+    if left:
+        why = "stopped before the end" if outcome.stopped else "in the hands of other runs"
+        words.append(f"{left} left, {why}; the same command goes on")
     typer.echo("; ".join(words))
-    if outcome.stopped:
-        typer.echo("stopped before the end; the same command goes on")
-        raise typer.Exit(AGAIN)
-    if outcome.failed:
-        raise typer.Exit(1)
+    if left or failed:
+        raise typer.Exit(AGAIN if left else 1)
 
 
 @app.command()
@@ -156,10 +162,12 @@ def plan(
     from cgipool.study.store import Store
 
     study = read_study(file)
-    cells = _chosen(study, only, shard)
-    devices = device.split(",")
+    cells = _chosen(study, only, shard, device)
+    devices = [name.strip() for name in device.split(",")]
+    if any(name.split(":")[0] not in ("cpu", "cuda") for name in devices):
+        raise UserError(f"--device {device!r} names neither cpu nor cuda")
     there = Store(store) if (store / "cells").is_dir() else None
-    estimate = Estimate(there, study.cells, devices[0].strip())
+    estimate = Estimate(there, study.cells, devices[0])
     output().print(*plan_lines(study, cells, there, estimate, devices), sep="\n")
 
 
@@ -183,7 +191,7 @@ def merge(
     ],
     others: Annotated[list[Path], typer.Argument(metavar="OTHER...", help="The stores to take from.")],
 ) -> None:
-    """Take the cells of other stores into one. Nothing is deleted; two results of one cell are both kept, and told."""
+    """Take the cells of other stores into one. No result is lost: two of one cell are both kept, and told."""
     from cgipool.study.exchange import merge as merge_stores
 
     merged = merge_stores(into, others)
@@ -204,6 +212,6 @@ def export(
     from cgipool.study.exchange import write_csv
 
     archive = out if out.suffix == ".zip" else out.with_name(f"{out.name}.zip")
-    export_store(store, archive)
     write_csv(store, archive.with_suffix(".csv"))
+    export_store(store, archive)
     typer.echo(f"{archive}\n{archive.with_suffix('.csv')}")

@@ -61,7 +61,8 @@ class Lines(Watcher):
 
     def ended(self, cell: "Cell", how: str) -> None:
         """A cell is "done", was "there", is "elsewhere", or why it failed."""
-        self.done.add(cell.key)
+        if how in ("done", "there"):
+            self.done.add(cell.key)
         if how == "there":
             return
         seconds = time.monotonic() - self.began.pop(cell.key, time.monotonic())

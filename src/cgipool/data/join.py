@@ -34,14 +34,15 @@ def join(sets: Sequence["GraphSet"], name: str | None = None) -> "GraphSet":
     def together(what: str) -> NDArray[Any] | None:
         return None if getattr(first, what) is None else np.concatenate([getattr(part, what) for part in sets])
 
+    same: dict[str, Any] = {what: getattr(first, what) for what in NAMES} | {what: together(what) for what in COLUMNS}
+
     return GraphSet(
         name or first.name,
         pointer(np.concatenate([part.sizes for part in sets])),
         pointer(np.concatenate([part.degree for part in sets])),
         np.concatenate([part.edge_disp for part in sets]),
         np.concatenate([part.y for part in sets]),
-        **{what: getattr(first, what) for what in NAMES},
-        **{what: together(what) for what in COLUMNS},
+        **same,
         checked=True,
     )
 

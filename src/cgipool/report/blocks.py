@@ -31,7 +31,10 @@ def blocks_of(view: View) -> list[Block]:
 
 def accuracy(view: View) -> Block:
     """Ours ± its standard error, the published numbers under it."""
-    words = ["Test accuracy in percent: mean over splits ± its standard error. Best of each comparison in bold."]
+    words = [
+        "Test accuracy in percent: mean over splits ± its standard error. Best of each comparison in bold.",
+        "Splits of one data set share graphs: the error is that of the mean over such splits, not over new graphs.",
+    ]
     if any(entry.gap for entry in view.entries):
         words.append("Under it: the published mean, and ours minus it in parentheses.")
     if any(entry.against for entry in view.entries):
@@ -170,10 +173,16 @@ def _improvement(view: View) -> Block:
 def _gaps(view: View) -> Block:
     words = [
         f"Ours minus the published mean, in percentage points. Published numbers: {view.study.source}.",
-        "Published ± is as printed. Floor: the least spread over splits that this accuracy can have on test sets of "
-        "our size; a published ± well below it is no spread over splits.",
+        "Published ± is as printed. Floor: the spread over splits to expect at this accuracy from the size of our test "
+        "sets alone; a published ± far below it is hardly a spread over splits.",
         "SE and interval take in both sides: ours, and the larger of ± and floor over 20 splits.",
     ]
+    kinds = {e.record.cell.get("split_kind") for e in view.entries if e.record and e.gap} - {"random"}
+    if kinds:
+        words.append(
+            f"Ours are on {' and '.join(sorted(map(str, kinds)))} splits, the published ones on random splits: the "
+            "difference is no failure to reproduce."
+        )
     rows = []
     for entry in _in_order(view):
         if entry.gap and entry.wanted.published and entry.summary:

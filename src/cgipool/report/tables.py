@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from cgipool.report.blocks import Block, blocks_of
 from cgipool.report.view import DONE, FAILED, MISSING, View
@@ -46,8 +46,8 @@ def counts(view: View) -> str:
     return f"{said}; {', '.join(parts)}" if parts else said
 
 
-def markdown(view: View) -> str:
-    """A page of tables."""
+def markdown(view: View, problems: Sequence[str] = ()) -> str:
+    """A page of tables; what is wrong with the store comes last."""
     study = view.study
     parts = [f"# {_md(study.title)}", _md(study.about), f"{counts(view)}."]
     for block in blocks_of(view):
@@ -56,6 +56,8 @@ def markdown(view: View) -> str:
     if failed:
         lines = [f"- {_md(view.title(e.method))}, {_md(e.context)}: {_md(e.reason or '')}" for e in failed]
         parts += ["## Failed cells", "\n".join(lines)]
+    if problems:
+        parts += ["## Problems of the store", "\n".join(f"- {_md(problem)}" for problem in problems)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

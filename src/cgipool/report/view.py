@@ -102,8 +102,8 @@ def view_of(study: StudyRecord, book: Book) -> View:
     found = against_baseline(records, study.baseline)
     for entry in view.entries:
         entry.against = found.get((entry.method, entry.context))
-    # On two axes a data set returns, so that contexts are no independent samples.
-    if study.curves is None and len(view.layout.around) == 1:
+    # Where anything but the data set varies, a data set returns, so that contexts are no independent samples.
+    if study.curves is None and view.layout.around == ["dataset"] and len(study.axes["dataset"]) > 1:
         view.ranks = mean_ranks(records, view.methods)
         view.improvement = improvements(records, study.baseline, view.methods)
     return view

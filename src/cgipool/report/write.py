@@ -58,7 +58,7 @@ def write_report(store: Path, out: Path, studies: Sequence[str] = ()) -> Report:
     figures = {view.study.name: figures_of(view) for view in views}
     for view in views:
         name = view.study.name
-        files |= {f"{name}.md": markdown(view), f"{name}.tex": latex(view), f"{name}.csv": tidy(view)}
+        files |= {f"{name}.md": markdown(view, book.problems), f"{name}.tex": latex(view), f"{name}.csv": tidy(view)}
         files |= {f"{name}-{kind}.svg": text for kind, text in figures[name].items()}
     files["index.html"] = page(views, figures, book.problems)
     return Report(_write(out, files), book.problems, views)
@@ -71,6 +71,9 @@ def _drop_unusable(book: Book) -> None:
         if wrong:
             book.problems.append(f"cells/{key}.json is not shown: {wrong}")
             del book.records[key]
+    for key, said in _misplaced(book):
+        book.problems.append(f"cells/{key}.json is not shown: {said}")
+        book.records.pop(key, None)
     shown: list[StudyRecord] = []
     for study in book.studies:
         try:
@@ -83,6 +86,18 @@ def _drop_unusable(book: Book) -> None:
         else:
             shown.append(study)
     book.studies = shown
+
+
+def _misplaced(book: Book) -> list[tuple[str, str]]:
+    """Cells that are of another method or data set than the study which asks for their key."""
+    found = {}
+    for study in book.studies:
+        for cell in study.cells:
+            record = book.records.get(cell.key)
+            for axis in ("method", "dataset"):
+                if record is not None and axis in cell.at and record.cell.get(axis) != cell.at[axis]:
+                    found[cell.key] = f"its {axis} is {record.cell.get(axis)!r} where {cell.at[axis]!r} is due"
+    return list(found.items())
 
 
 def _wrong(record: Record) -> str | None:

@@ -1,11 +1,14 @@
 """A cell: one method on one data set with one set of settings, over all its splits."""
 
+import hashlib
 import shlex
+import sys
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from cgipool.pool import method_named
 from cgipool.study.records import key_of
 from cgipool.training.recipe import Recipe
 
@@ -49,8 +52,12 @@ class Cell:
         """Plain values: what the key is a hash of. Neither device nor versions belong to it: the same settings give
         the same result up to rounding wherever they are run."""
         own = {} if self.content is None else {"content": self.content}
+        source = source_of(self.method)
+        own |= {} if source is None else {"source": source}
         protocol = {name: getattr(self.protocol, name) for name in Protocol.__dataclass_fields__}
-        return {"method": self.method, "dataset": self.dataset, "recipe": self.recipe.to_json()} | protocol | own
+        recipe = self.recipe.to_json() | {"alpha": self.recipe.alpha_on(self.dataset)}
+        del recipe["alpha_proteins"]
+        return {"method": self.method, "dataset": self.dataset, "recipe": recipe} | protocol | own
 
     @cached_property
     def key(self) -> str:
@@ -71,9 +78,22 @@ class Cell:
         for option in ("first", "split_kind", "ensemble"):
             if getattr(protocol, option) != getattr(usual, option):
                 words += [f"--{option.replace('_', '-')}", str(getattr(protocol, option))]
-        for setting, value in self.recipe.changes().items():
+        changes = self.recipe.changes()
+        if "alpha" in changes:
+            changes.pop("alpha_proteins", None)  # which follows it
+        for setting, value in changes.items():
             words += ["--set", f"{setting}={_plain(value)}"]
         return shlex.join([*words, "--device", device.split(":")[0]])
+
+
+def source_of(method: str) -> str | None:
+    """The hash of the file that a method of the user's own is written in; None for ours (see `GENERATION`)."""
+    module, colon, _ = method.partition(":")
+    if not colon:
+        return None
+    method_named(method)
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return None if file is None else hashlib.sha256(Path(file).read_bytes()).hexdigest()
 
 
 def _plain(value: Any) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from cgipool.data.catalogue import CATALOGUE
 from cgipool.data.graphs import GraphSet
 from cgipool.data.splits import KINDS, check_graphs
-from cgipool.errors import unknown
+from cgipool.errors import UserError, unknown
 from cgipool.pool import method_named
 from cgipool.study.cell import Cell, Protocol
 from cgipool.study.plan import Study
@@ -30,7 +30,10 @@ def comparison(
         method_named(method)
     if split_kind not in KINDS:
         raise unknown("kind of split", split_kind, KINDS)
-    chosen = recipe_named(recipe).but(**dict(map(parse_setting, changes)))
+    settings = dict(map(parse_setting, changes))
+    if len(settings) < len(changes):
+        raise UserError("--set names a setting twice")
+    chosen = recipe_named(recipe).but(**settings)
     protocol = Protocol(splits=splits, seed=seed, split_kind=split_kind)
     known = graphs.name in CATALOGUE and given == graphs.name
     path, content = (None, None) if known else (Path(given), content_of(graphs))
@@ -47,7 +50,7 @@ def comparison(
         for method in methods
     ]
     return Study(
-        name=f"compare-{graphs.name}",
+        name="compare-" + "".join(c if c.isalnum() or c in "._-" else "-" for c in graphs.name),
         title=f"Pooling methods on {graphs.name}",
         about=f"{graphs.n_graphs} graphs, {graphs.n_classes} classes; {splits} {split_kind} splits, recipe {recipe}.",
         source="",

@@ -45,16 +45,17 @@ def predicted(cell: "Cell", device: str) -> float:
 class Estimate:
     """The model, multiplied by what finished cells of this store took beside it."""
 
-    def __init__(self, store: Store | None, cells: list["Cell"], device: str) -> None:
-        self.device = device
-        measured = [(store.seconds(c.key), predicted(c, device)) for c in cells] if store else []
+    def __init__(self, store: Store | None, cells: list["Cell"], device: str, jobs: int = 1) -> None:
+        self.device, self.jobs = device, jobs
+        kind = device.split(":")[0]
+        measured = [(store.seconds(c.key, kind), predicted(c, device)) for c in cells] if store else []
         ratios = [seconds / model for seconds, model in measured if seconds is not None]
         self.factor = statistics.median(ratios) if ratios else 1.0
         self.measured = len(ratios)
 
     def __call__(self, cell: "Cell") -> float:
         """Seconds that a cell will take."""
-        return self.factor * predicted(cell, self.device)
+        return self.factor * predicted(cell, self.device) / min(self.jobs, cell.protocol.splits)
 
 
 def in_words(seconds: float) -> str:

@@ -75,6 +75,9 @@ def _cells(store: Path, book: Book) -> list[Path]:
 def _merge_cell(into: Path, path: Path, merged: Merged) -> None:
     key, results = path.name.split(".")[0], _results(path)
     here, beside = (into / "cells" / f"{name}.json" for name in (key, f"{key}.{_hash(results)}"))
+    if here.exists() and not _results(here):
+        here.replace(here.with_name(f"{key}.damaged.json"))
+        merged.problems.append(f"{here} was damaged; it is kept as {key}.damaged.json, and a sound one taken instead")
     if not here.exists():
         _copy(path, here)
         merged.cells += 1

@@ -5,12 +5,13 @@ A curve is thinned to at most `POINTS` epochs and its numbers to four digits: th
 
 import platform
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cgipool.files import read_json
+from cgipool.files import read_json, write_json
 from cgipool.training.log import Log
 
 POINTS = 60
@@ -52,6 +53,32 @@ def _diagnostics(epochs: list[dict[str, Any]], result: dict[str, Any]) -> dict[s
 
 def _short(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.4g}")
+
+
+class Legs:
+    """When a cell was worked on: one run may begin it and another finish it. Kept beside its training folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder.with_name(f"{folder.name}.legs.json")
+        self.legs: list[dict[str, Any]] = read_json(self.path) if self.path.exists() else []
+        newest = max((path.stat().st_mtime for path in folder.glob("**/*")), default=0.0)
+        for leg in self.legs:  # one that was killed lasted until its last sign of life
+            leg.setdefault("seconds", max(0.0, newest - leg["at"]))
+
+    def begin(self, started: str, versions: dict[str, str]) -> None:
+        """A run takes the cell in hand."""
+        self.legs.append({"started": started, "at": time.time(), "versions": versions})
+        write_json(self.path, self.legs)
+
+    def end(self, seconds: float) -> None:
+        """It leaves it, finished or not."""
+        self.legs[-1]["seconds"] = seconds
+        write_json(self.path, self.legs)
+
+    @property
+    def seconds(self) -> float:
+        """Of all legs."""
+        return sum(leg["seconds"] for leg in self.legs)
 
 
 def commit_of(package: Path) -> str | None:

@@ -95,6 +95,12 @@ def study_of(given: dict[str, Any], default_name: str = "study") -> Study:
     if baseline is not None and baseline not in axes["method"]:
         raise unknown("baseline", baseline, axes["method"])
     name = given.get("name", default_name)
+    if not name[:1].isalnum() or not all(c.isalnum() or c in "._-" for c in name):
+        raise UserError(f"the name {name!r} must be letters, digits, '.', '_' and '-', as files are named after it")
+    if given.get("published") and not given.get("source"):
+        raise UserError("published numbers need a source")
+    if curves in ("method", "dataset"):
+        raise UserError("curves are drawn over a setting, not over methods or data sets")
     texts = (name, given.get("title", name), given.get("about", ""), given.get("source", ""))
     return Study(*texts, baseline, curves, axes, cells)
 
@@ -105,6 +111,8 @@ def _axes(given: dict[str, Any]) -> dict[str, list[Any]]:
             raise unknown("axis", name, AXES)
         if not isinstance(values, list) or not values:
             raise UserError(f"axis {name} must be a list of values")
+        if name in ("method", "dataset", "recipe", "split_kind") and not all(isinstance(v, str) for v in values):
+            raise UserError(f"axis {name} must be a list of names")
         if len(set(map(str, values))) < len(values):
             raise UserError(f"axis {name} names a value twice")
     for needed in ("method", "dataset"):
@@ -143,6 +151,8 @@ def _cells(
     axes: dict[str, list[Any]], protocol: Protocol, settings: dict[str, Any], published: dict[str, Any]
 ) -> list[Cell]:
     _check_published(published, axes)
+    if not isinstance(settings.get("recipe", ""), str):
+        raise UserError("recipe of [settings] must be a name")
     for name in settings:
         if name != "recipe" and name not in SETTINGS:
             raise unknown("key of [settings]", name, ("recipe", *SETTINGS))
@@ -165,10 +175,14 @@ def _cells(
                 None if numbers is None else (numbers[0], numbers[1]),
             )
         )
+    if len({cell.key for cell in cells}) < len(cells):
+        raise UserError("two cells of [axes] are the same")
     return cells
 
 
 def _check_published(published: dict[str, Any], axes: dict[str, list[Any]]) -> None:
+    if published and len(axes) > 2:
+        raise UserError("[published] holds for methods and data sets alone, but [axes] has more")
     for method, numbers in published.items():
         if method not in axes["method"]:
             raise unknown("method in [published]", method, map(str, axes["method"]))
@@ -178,5 +192,5 @@ def _check_published(published: dict[str, Any], axes: dict[str, list[Any]]) -> N
             if dataset not in axes["dataset"]:
                 raise unknown(f"data set in [published.{method}]", dataset, axes["dataset"])
             sound = isinstance(pair, list) and len(pair) == 2 and all(isinstance(v, int | float) for v in pair)
-            if not sound or not 0 <= pair[0] <= 100:
+            if not sound or not 0 <= pair[0] <= 100 or pair[1] < 0:
                 raise UserError(f"[published.{method}] {dataset} must be [mean, ±] in percent")

@@ -5,6 +5,8 @@ from its last checkpoint, whoever began it. A cell that fails leaves its reason,
 """
 
 import os
+import platform
+import shutil
 import signal
 import threading
 import time
@@ -26,7 +28,7 @@ from cgipool.errors import UserError
 from cgipool.files import read_json
 from cgipool.study.cell import Cell
 from cgipool.study.claims import Claim
-from cgipool.study.gather import commit_of, processor, split_rows
+from cgipool.study.gather import Legs, commit_of, processor, split_rows
 from cgipool.study.store import Store, now
 from cgipool.training.run import train
 from cgipool.training.split import Progress
@@ -72,12 +74,13 @@ class Outcome:
     done: list[str] = field(default_factory=list)
     """Finished by this run."""
     there: list[str] = field(default_factory=list)
-    """Finished before."""
+    """Finished before, or by others meanwhile."""
     failed: list[str] = field(default_factory=list)
     """Now or before."""
     elsewhere: list[str] = field(default_factory=list)
     """In the hands of other runs."""
     stopped: bool = False
+    """Whether the run ended before it had looked at all cells."""
 
 
 class Watcher:
@@ -104,63 +107,80 @@ class Runner:
         jobs: int = 1,
         stop: Stop | None = None,
         watcher: Watcher | None = None,
-        retry_failed: bool = False,
+        retry_before: str = "",
     ) -> None:
-        self.store, self.device, self.jobs, self.retry_failed = store, device, jobs, retry_failed
+        self.store, self.device, self.jobs = store, device, jobs
         self.stop, self.watcher = stop or Stop(), watcher or Watcher()
+        self.retry_before = retry_before
+        """Cells that failed before this time (as `now` writes it) are tried again."""
         self.graphs: dict[str, GraphSet] = {}
         self.commit = commit_of(Path(__file__).parent)
+        self._why: type[BaseException] | None = None
+        """Why the training in hand is to end, told to the main thread by one that listens to workers."""
 
     def run(self, cells: Sequence[Cell]) -> Outcome:
-        """Finish these cells, as far as they are not finished or in other hands."""
+        """Finish these cells, as far as they are not finished or in other hands. Those in other hands are looked at
+        once more at the end: their runs may have died."""
         outcome = Outcome()
         with self.stop.on_sigterm(at_once=self.jobs > 1):
-            for cell in cells:
-                if self.stop.due:
-                    outcome.stopped = True
-                    break
-                try:
-                    how = self._cell(cell)
-                except Stopped:
-                    outcome.stopped = True
-                    break
-                except KeyboardInterrupt:
-                    if not self.stop.due:
-                        raise
-                    outcome.stopped = True
-                    break
-                getattr(outcome, how if how in ("done", "there", "elsewhere") else "failed").append(cell.key)
-                self.watcher.ended(cell, how)
+            self._run(cells, outcome)
+            again = [cell for cell in cells if cell.key in outcome.elsewhere]
+            outcome.elsewhere = []
+            self._run(again, outcome)
         return outcome
+
+    def _run(self, cells: Sequence[Cell], outcome: Outcome) -> None:
+        for cell in cells:
+            if self.stop.due or outcome.stopped:
+                outcome.stopped = True
+                return
+            try:
+                how = self._cell(cell)
+            except Stopped:
+                outcome.stopped = True
+                return
+            getattr(outcome, how if how in ("done", "there", "elsewhere") else "failed").append(cell.key)
+            self.watcher.ended(cell, how)
 
     def _cell(self, cell: Cell) -> str:
         """How it ended."""
         if self.store.has(cell.key):
             return "there"
-        reason = self.store.failure(cell.key)
-        if reason is not None and not self.retry_failed:
-            return reason
+        failure = self.store.failure(cell.key)
+        if failure is not None and failure[1] >= self.retry_before:
+            return failure[0]
         claim = self.store.claims.take(cell.key)
         if claim is None:
             return "elsewhere"
         with claim:
             if self.store.has(cell.key):  # finished by another run between the look and the claim
                 return "there"
-            if reason is not None:
+            self.store.set_damaged_aside(cell.key)
+            if failure is not None:
                 self.store.forget_failure(cell.key)
             self.watcher.begins(cell)
             return self._train(cell, claim)
 
     def _train(self, cell: Cell, claim: Claim) -> str:
-        began, started = time.monotonic(), now()
+        began, self._why = time.monotonic(), None
+        legs = Legs(self.store.work(cell.key))
+        legs.begin(now(), self._versions())
         try:
             self._fit(cell, claim)
-            provenance = self._provenance(cell, started, time.monotonic() - began)
+            legs.end(time.monotonic() - began)
             if claim.lost:
                 return "elsewhere"
-            self.store.finish(cell.key, cell.config, split_rows(self.store.work(cell.key)), provenance)
+            work = self.store.work(cell.key)
+            self.store.finish(cell.key, cell.config, split_rows(work), self._provenance(cell, legs))
         except Lost:
             return "elsewhere"
+        except KeyboardInterrupt:
+            if self._why is Lost:
+                return "elsewhere"
+            legs.end(time.monotonic() - began)
+            if self._why is Stopped or self.stop.due:
+                raise Stopped from None
+            raise
         except Exception as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             reason = reason if isinstance(error, UserError) else f"{type(error).__name__}: {reason}"
@@ -175,8 +195,10 @@ class Runner:
         folder, protocol = self.store.work(cell.key), cell.protocol
         if cell.dataset not in self.graphs:
             self.graphs[cell.dataset] = load_dataset(cell.path or cell.dataset)
-        begun = folder / "run.json"
-        elsewhere = begun.exists() and read_json(begun).get("device") != self.device
+        kind, begun = torch.device(self.device).type, folder / "run.json"
+        elsewhere = begun.exists() and read_json(begun).get("device") != kind
+        if not begun.exists() and folder.exists():  # killed before it was begun in earnest
+            shutil.rmtree(folder)
         train(
             self.graphs[cell.dataset],
             method=cell.method,
@@ -197,28 +219,39 @@ class Runner:
     def _told(self, cell: Cell, claim: Claim, progress: Progress) -> None:
         self.watcher.epoch(cell, progress)
         due = Lost if claim.lost else Stopped if self.stop.due else None
-        if due is None:
+        if due is None or self._why is not None:
             return
         if threading.current_thread() is threading.main_thread():
             raise due
+        self._why = due
         interrupt_main()  # with several jobs a thread listens to them; the main one must end the training
 
-    def _provenance(self, cell: Cell, started: str, seconds: float) -> dict[str, Any]:
-        run = read_json(self.store.work(cell.key) / "run.json")
-        versions = run["made_with"] | {"cgipool": __version__, "torch": torch.__version__, "numpy": np.__version__}
-        cuda = torch.device(self.device).type == "cuda"
+    def _versions(self) -> dict[str, str]:
         return {
+            "cgipool": __version__,
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+        }
+
+    def _provenance(self, cell: Cell, legs: Legs) -> dict[str, Any]:
+        run = read_json(self.store.work(cell.key) / "run.json")
+        kind = torch.device(self.device).type
+        cuda = kind == "cuda"
+        told = {
             "command": cell.command(self.device),
-            "versions": versions,
+            "versions": self._versions(),
             "commit": self.commit,
             "device": torch.cuda.get_device_name(self.device) if cuda else f"{processor()}, {os.cpu_count()} cores",
+            "kind": kind,
             "precision": run["precision"],
-            "started": started,
+            "started": legs.legs[0]["started"],
             "finished": now(),
-            "seconds": round(seconds, 3),
+            "seconds": round(legs.seconds, 3),
             "data": run["content"],
             "splits": run["splits_content"],
         }
+        return told | ({"legs": legs.legs} if len(legs.legs) > 1 else {})
 
 
 class Lost(Exception):

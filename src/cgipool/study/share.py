@@ -22,7 +22,10 @@ def parse_shard(text: str | None, environment: Mapping[str, str] = os.environ) -
     names = [f"SLURM_ARRAY_TASK_{name}" for name in ("ID", "MIN", "COUNT")]
     if any(name not in environment for name in names):
         return 1, 1
-    task, least, count = (int(environment[name]) for name in names)
+    try:
+        task, least, count = (int(environment[name]) for name in names)
+    except ValueError:
+        raise UserError("SLURM's array variables are no whole numbers") from None
     number = task - least + 1
     if not 1 <= number <= count:
         raise UserError(f"SLURM's array has {count} tasks, but this one is number {number}: --array needs a step of 1")

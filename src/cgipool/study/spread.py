@@ -2,6 +2,7 @@
 
 import multiprocessing
 import queue
+import threading
 from collections.abc import Sequence
 from dataclasses import asdict
 from multiprocessing.process import BaseProcess
@@ -12,6 +13,7 @@ from cgipool.errors import UserError
 from cgipool.study.cell import Cell
 from cgipool.study.run import Outcome, Runner, Stop, Watcher
 from cgipool.study.store import Store
+from cgipool.training.run import end_with_parent
 from cgipool.training.split import Progress
 
 LOOK_SECONDS = 0.5
@@ -35,6 +37,7 @@ class _Sender(Watcher):
 
 
 def _work(cells: Sequence[Cell], store: Path, device: str, minutes: float | None, options: Any, messages: Any) -> None:
+    threading.Thread(target=end_with_parent, daemon=True).start()
     runner = Runner(Store(store), device, stop=Stop(minutes), watcher=_Sender(messages), **options)
     messages.put(("outcome", device, asdict(runner.run(cells))))
 
@@ -45,24 +48,26 @@ def run_spread(
     devices: Sequence[str],
     *,
     minutes: float | None = None,
-    stop: Stop | None = None,
     watcher: Watcher | None = None,
     **options: Any,
 ) -> Outcome:
-    """Finish cells on several devices; whichever is free takes the next that nobody has."""
-    stop, watcher, by_key = stop or Stop(), watcher or Watcher(), {cell.key: cell for cell in cells}
+    """Finish cells on several devices; whichever is free takes the next that nobody has. `options` are a `Runner`'s."""
+    stop, watcher, by_key = Stop(), watcher or Watcher(), {cell.key: cell for cell in cells}
     context = multiprocessing.get_context("spawn")
     messages = context.Queue()
     workers: list[BaseProcess] = [
         context.Process(target=_work, args=(cells, store, device, minutes, options, messages)) for device in devices
     ]
     outcomes: list[dict[str, Any]] = []
+    told: set[str] = set()
     with stop.on_sigterm(at_once=False):
         for worker in workers:
             worker.start()
         try:
+            ended = False
             while any(worker.is_alive() for worker in workers) or not messages.empty():
-                if stop.asked:
+                if stop.asked and not ended:
+                    ended = True
                     _end(workers)
                 try:
                     kind, key, what = messages.get(timeout=LOOK_SECONDS)
@@ -70,14 +75,17 @@ def run_spread(
                     continue
                 if kind == "outcome":
                     outcomes.append(what)
-                elif kind == "ended" and what not in ("there", "elsewhere"):
+                elif kind == "ended" and what not in ("there", "elsewhere") and key not in told:
+                    told.add(key)
                     watcher.ended(by_key[key], what)
                 elif kind == "begins":
                     watcher.begins(by_key[key])
                 elif kind == "epoch":
                     watcher.epoch(by_key[key], what)
-        finally:
+        except BaseException:  # Ctrl-C included
             _end(workers)
+            raise
+        finally:
             for worker in workers:
                 worker.join()
     for worker, device in zip(workers, devices, strict=True):

@@ -110,12 +110,12 @@ def summary(values: Values, *, level: float = 0.95, draws: int = 10_000, seed: i
 def paired(
     a: Mapping[int, float], b: Mapping[int, float], *, test_to_train: float, level: float = 0.95
 ) -> Paired | None:
-    """The corrected resampled t-test of a minus b (Nadeau and Bengio 2003); None with fewer than two common splits.
+    """The corrected resampled t-test of a minus b (Nadeau and Bengio 2003); None where there is nothing to test by:
+    fewer than two common splits, or differences that are all the same and not zero, whose spread is not known.
 
     Random splits share training graphs, so their differences are not independent, and the plain test is far too sure.
     The corrected variance of the mean difference is s² (1/n + test_to_train), where the last is the number of test
-    graphs over that of training graphs. The test has n − 1 degrees of freedom. Equal differences have no variance: then
-    p is 1 and t 0 if they are zero, else p is 0 and t infinite.
+    graphs over that of training graphs. The test has n − 1 degrees of freedom. Where all differences are zero, p is 1.
     """
     common = sorted(a.keys() & b.keys())
     n = len(common)
@@ -126,9 +126,7 @@ def paired(
     each = ours - theirs
     difference = float(each.mean())
     if np.ptp(each) <= rounding:
-        if abs(difference) <= rounding:
-            return Paired(n, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0)
-        return Paired(n, difference, 0.0, math.copysign(math.inf, difference), 0.0, difference, difference)
+        return Paired(n, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0) if abs(difference) <= rounding else None
     se = math.sqrt(each.var(ddof=1) * (1 / n + test_to_train))
     t = difference / se
     reach = t_quantile(_tails(level)[1], n - 1) * se

@@ -18,7 +18,7 @@ PARTS = ("studies", "cells", "failed", "work", "claims")
 
 def now() -> str:
     """The time, as it is written everywhere."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 class Store:
@@ -37,28 +37,35 @@ class Store:
         """Keep what a study asks for, so that a report needs the store alone. What a study of this name asked for
         before is replaced: the file is what counts; finished cells stay."""
         path = self._file("studies", study["name"])
-        if not path.exists() or read_json(path) != json.loads(json.dumps(study)):
+        if _read(path) != json.loads(json.dumps(study)):
             write_json(path, study)
 
     def has(self, key: str) -> bool:
-        """Whether a cell is finished."""
-        return self._file("cells", key).exists()
+        """Whether a cell is finished; a damaged file is none."""
+        return _read(self._file("cells", key)).get("key") == key
 
-    def failure(self, key: str) -> str | None:
-        """Why a cell could not be finished, if it could not."""
+    def failure(self, key: str) -> tuple[str, str] | None:
+        """Why a cell could not be finished, and when that was, if it could not."""
         path = self._file("failed", key)
-        return str(read_json(path).get("reason", "unknown")) if path.exists() else None
-
-    def seconds(self, key: str) -> float | None:
-        """How long a finished cell took."""
-        try:
-            return float(read_json(self._file("cells", key))["provenance"]["seconds"])
-        except (UserError, KeyError, TypeError, ValueError):
+        if not path.exists():
             return None
+        told = _read(path)
+        return str(told.get("reason", "unknown, as its file is damaged")), str(told.get("when", ""))
+
+    def seconds(self, key: str, kind: str) -> float | None:
+        """How long a finished cell took, if it was on this kind of device."""
+        told = _read(self._file("cells", key)).get("provenance", {})
+        return float(told["seconds"]) if told.get("kind") == kind and "seconds" in told else None
 
     def work(self, key: str) -> Path:
         """The training folder of a cell in hand."""
         return self.folder / "work" / key
+
+    def set_damaged_aside(self, key: str) -> None:
+        """A damaged cell is to be made anew; its file is kept under another name."""
+        path = self._file("cells", key)
+        if path.exists() and not self.has(key):
+            path.replace(path.with_name(f"{key}.damaged.json"))
 
     def finish(self, key: str, cell: dict[str, Any], splits: list[dict[str, Any]], provenance: dict[str, Any]) -> None:
         """Write a finished cell; what it was made from is no longer needed."""
@@ -68,7 +75,7 @@ class Store:
         whole = f'{text},\n "splits": [\n{rows}\n ]\n}}\n'
         write_atomically(self._file("cells", key), partial(Path.write_text, data=whole, encoding="utf-8"))
         self._file("failed", key).unlink(missing_ok=True)
-        shutil.rmtree(self.work(key), ignore_errors=True)
+        self._clear(key)
 
     def fail(self, key: str, cell: dict[str, Any], reason: str, log: str) -> None:
         """Keep why a cell could not be finished, and its log."""
@@ -78,7 +85,20 @@ class Store:
     def forget_failure(self, key: str) -> None:
         """A failed cell is to be tried again, from its start."""
         self._file("failed", key).unlink(missing_ok=True)
+        self._clear(key)
+
+    def _clear(self, key: str) -> None:
         shutil.rmtree(self.work(key), ignore_errors=True)
+        self._file("work", f"{key}.legs").unlink(missing_ok=True)
 
     def _file(self, part: str, name: str) -> Path:
         return self.folder / part / f"{name}.json"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What a file holds; nothing if it is not there or damaged."""
+    try:
+        value = read_json(path)
+    except UserError:
+        return {}
+    return value if isinstance(value, dict) else {}

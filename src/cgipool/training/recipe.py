@@ -80,6 +80,8 @@ class Recipe:
         _at_least("width", self.width, 2)  # the head's second layer is half as wide
         for field in ("levels", "batch_size", "epochs", "patience"):
             _at_least(field, getattr(self, field), 1)
+        if self.dropout_epochs is not None:
+            _at_least("dropout_epochs", self.dropout_epochs, 0)
         for field in ("alpha", "alpha_proteins", "lr", "weight_decay"):
             _at_least(field, getattr(self, field), 0)
         if not 0.0 <= self.dropout < 1.0:
@@ -96,6 +98,8 @@ class Recipe:
             if name not in known:
                 raise unknown("setting", name, known)
             _check_kind(name, changes[name])
+            if get_type_hints(Recipe)[name] is float:  # 1 and 1.0 are one setting
+                changes[name] = float(changes[name])
         if "alpha" in changes:  # a user's α holds on every data set
             changes.setdefault("alpha_proteins", changes["alpha"])
         return replace(self, **changes)
@@ -132,8 +136,9 @@ def parse_setting(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals:
         raise UserError(f"--set {text!r} is not of the form NAME=VALUE")
-    if name not in [field.name for field in fields(Recipe)]:
-        raise unknown("setting", name, [field.name for field in fields(Recipe)])
+    known = [field.name for field in fields(Recipe) if field.name != "name"]
+    if name not in known:
+        raise unknown("setting", name, known)
     if value == "none":
         return name, None
     try:

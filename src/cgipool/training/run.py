@@ -142,7 +142,7 @@ def _identity(
         "method": method,
         "recipe": recipe.to_json(),
         "seed": seed,
-        "device": device,
+        "device": torch.device(device).type,
         "precision": "tf32" if tf32 and torch.device(device).type == "cuda" else "float32",
         "splits": [split.index for split in splits],
         "splits_content": drawn.hexdigest(),
@@ -269,18 +269,18 @@ _worker: dict[str, Any] = {}
 
 def _start_worker(folder: Path, messages: "multiprocessing.Queue[Progress | None]", stop: Event) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it as well and sets `stop`
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
 
     def tell(progress: Progress) -> None:
         if stop.is_set():
-            raise UserError("stopped")
+            raise KeyboardInterrupt  # on which a checkpoint is written
         messages.put(progress)
 
     _worker.update(graphs=GraphSet.load(folder, mmap=True), tell=tell)
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Left behind by a parent that was killed, a worker would write into the folder beside the resumed run."""
     parent = multiprocessing.parent_process()
     if parent is not None:
