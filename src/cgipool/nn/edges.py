@@ -1,0 +1,115 @@
+"""A batch as PyG gives it, seen as a level: so the pools run on it as they are.
+
+Shapes: C nodes, B graphs, E directed edges, F features. An edge leads from edge_index[0] to edge_index[1].
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from cgipool.dense import DenseLevel
+from cgipool.errors import UserError
+from cgipool.level import Level, Nodes, Origin, block_ptr_of, cells_of
+from cgipool.pool.pyg import EdgeListLevel
+
+
+class Edges(NamedTuple):
+    """The edges as a layer gets and gives them."""
+
+    pairs: Tensor
+    """[2, E] with whatever loops and parallel edges there are."""
+    attr: Tensor | None
+    """[E, …] what is known of each edge."""
+
+
+class PyGLevel(EdgeListLevel):
+    """A batch whose nodes come graph by graph. Parallel edges count as often as they occur, loops not at all: the
+    convolutions add their own. Both are carried to the coarsened graph."""
+
+    def __init__(self, nodes: Nodes, edges: Edges, weighted: bool = False, features: Tensor | None = None) -> None:
+        every = torch.arange(len(nodes.size), device=nodes.size.device)
+        origin = Origin(every.new_zeros(()), every, nodes.slot_ptr, cells=0)
+        super().__init__(nodes, origin, edges.pairs, edges.attr if weighted else None)
+        self.edges = edges
+        self.features = features
+        """[C, F] what is coarsened in place of what the scores are computed from."""
+
+    @classmethod
+    def of(cls, batch: Tensor, edges: Edges, dtype: torch.dtype, weighted: bool, features: Tensor | None) -> "PyGLevel":
+        """The level of all nodes; batch [C] is the number of each one's graph, and ascends. Numbers that do not occur
+        are left out."""
+        if weighted and edges.attr is not None and edges.attr.ndim != 1:
+            shape = " × ".join(map(str, edges.attr.shape))
+            raise UserError(f"edge_attr is the weight of each edge here, one number, and not {shape}")
+        _, graph, size = torch.unique_consecutive(batch, return_inverse=True, return_counts=True)
+        size = size if len(size) else size.new_zeros(1)  # no nodes: one graph without any
+        alive = torch.ones(len(batch), dtype=dtype, device=batch.device)
+        position = torch.arange(len(batch), device=batch.device)
+        return cls(Nodes(graph, _ends(size), alive, size, position), edges, weighted, features)
+
+    def uniform(self, site: int, columns: int | None = None) -> Tensor:
+        """Random numbers in [0, 1), [C] or [C, columns], from torch's generator, as PyG's layers draw theirs."""
+        shape = (len(self.alive),) if columns is None else (len(self.alive), columns)
+        return torch.rand(shape, device=self.alive.device)
+
+    def with_loops(self) -> Tensor:
+        """[D] A + I as one matrix per graph; row p, column q is the weight of the edges from q to p."""
+        source, target = self.edge_index
+        first = self.slot_ptr[self.graph]
+        node = torch.arange(len(first), device=first.device)
+        row = block_ptr_of(self.slot_ptr)[self.graph] + (node - first) * self.size[self.graph] - first
+        cells = self.alive.new_zeros(cells_of(self)).index_fill(0, row + node, 1.0)
+        return cells.index_add(0, row[target] + source, self.weight)
+
+    def sum_and_coarsen(
+        self, x: Tensor, weight: Tensor, gate: Tensor, keep: Tensor, k: Tensor
+    ) -> tuple[Tensor, Tensor, Level]:
+        """`sums` and `coarsen`."""
+        return super().sum_and_coarsen(x if self.features is None else self.features, weight, gate, keep, k)
+
+    def coarsen(self, x: Tensor, gate: Tensor, keep: Tensor, k: Tensor) -> tuple[Tensor, "KeptLevel"]:
+        """The features and the level of the kept nodes, in each graph by descending gate."""
+        kept = keep.nonzero().squeeze(1)
+        perm = kept[ranking(self.graph[kept], gate[kept])]
+        number = numbering(perm, len(keep))
+        ends = number[self.edges.pairs]
+        stays = (ends >= 0).all(0)
+        attr = None if self.edges.attr is None else self.edges.attr[stays]
+        nodes = Nodes(self.graph[perm], _ends(k), self.alive[perm], k, self.position[perm])
+        x, gate = x if self.features is None else self.features, gate.index_select(0, perm)
+        return x.index_select(0, perm) * gate.unsqueeze(1), KeptLevel(nodes, Edges(ends[:, stays], attr), gate)
+
+
+class KeptLevel(PyGLevel):
+    """What a pool kept of such a batch."""
+
+    def __init__(self, nodes: Nodes, edges: Edges, gate: Tensor) -> None:
+        super().__init__(nodes, edges)
+        self.gate = gate
+        """[C] what the features were multiplied by."""
+
+
+def ranking(graph: Tensor, score: Tensor) -> Tensor:
+    """[C] the nodes by graph, in each by descending score, equal ones as they came."""
+    best = torch.argsort(score.detach(), descending=True, stable=True)
+    return best[torch.argsort(graph[best], stable=True)]
+
+
+def numbering(perm: Tensor, nodes: int) -> Tensor:
+    """[nodes] the place of each node in perm, or −1."""
+    return perm.new_full((nodes,), -1).index_copy(0, perm, torch.arange(len(perm), device=perm.device))
+
+
+def edges_of(level: DenseLevel) -> Edges:
+    """The pairs of nodes that are joined by a weight other than 0, and their weights."""
+    ends = block_ptr_of(level.slot_ptr)
+    cell = level.weight.detach().nonzero().squeeze(1)
+    graph = torch.searchsorted(ends[1:].contiguous(), cell, right=True)
+    first, size, place = level.slot_ptr[graph], level.size[graph], cell - ends[graph]
+    return Edges(torch.stack([first + place % size, first + place // size]), level.weight[cell])
+
+
+def _ends(size: Tensor) -> Tensor:
+    """[B + 1] where each graph begins."""
+    return torch.nn.functional.pad(size.cumsum(0), (1, 0))
