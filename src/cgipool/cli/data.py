@@ -1,13 +1,24 @@
-"""`cgipool data list | info | fetch`."""
+"""`cgipool data list | info | fetch | import`."""
 
 import json
-from typing import Annotated
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cgipool.errors import unknown
 
-app = typer.Typer(help="List, describe and download data sets.", add_completion=False)
+if TYPE_CHECKING:
+    from cgipool.data.importers import Imported
+
+app = typer.Typer(help="List, describe, download and import data sets.", add_completion=False)
+
+ELSEWHERE = {"motifs": "is built in", "solubility": "comes with the extra chem (pip install 'cgipool[chem]')"}
+"""Data sets of the catalogue that are not downloaded, and where they come from."""
+
+LISTED = 20
+"""Rows left out that are told one by one."""
 
 
 @app.callback(invoke_without_command=True)
@@ -57,21 +68,79 @@ def fetch(
         if name.lower() not in spelt:
             raise unknown("data set", name, CATALOGUE)
     for name in (spelt[name.lower()] for name in names):
-        if name == "motifs":
-            typer.echo("motifs is built in: nothing to download")
+        if name in ELSEWHERE:
+            typer.echo(f"{name} {ELSEWHERE[name]}: nothing to download")
             continue
         with downloading(name) as progress:
             path = download(name, progress)
         typer.echo(f"{name}: {path}")
 
 
+@app.command("import")
+def import_(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A file or a folder, or solubility.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the set is saved; an earlier one is replaced.")],
+    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column with the classes.")] = None,
+    smiles: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column with the molecules.")] = None,
+    name: Annotated[str | None, typer.Option(help="What the set is called; by default as PATH.")] = None,
+    form: Annotated[
+        str, typer.Option("--format", help="auto, tu, smiles, sdf, graphml, edges or pyg; auto tells by the path.")
+    ] = "auto",
+    threshold: Annotated[
+        float | None, typer.Option(metavar="T", help="Make two classes of a column of numbers: below T, and not.")
+    ] = None,
+    skip_unlabelled: Annotated[bool, typer.Option("--skip-unlabelled", help="Leave out rows without a label.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="The first row that cannot be read is an error.")] = False,
+    largest_fragment: Annotated[
+        bool, typer.Option("--largest-fragment", help="Of each molecule keep the largest fragment: no salts.")
+    ] = False,
+    scaffold_splits: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Write N splits by scaffold to DIR/scaffold-splits.json.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the splits by scaffold.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else, on stdout.")] = False,
+) -> None:
+    """Read data of your own (TU, SMILES, SDF, GraphML, edge lists, PyG) and save it for the other commands."""
+    from cgipool.cli.tables import info_table, output
+    from cgipool.data import describe
+    from cgipool.data.importers import Wishes, check_target, import_data
+
+    check_target(out)
+    wishes = Wishes(label, smiles, threshold, skip_unlabelled, strict, largest_fragment)
+    imported = import_data(path, form=form, name=name, wishes=wishes)
+    if scaffold_splits is not None:
+        imported = imported.with_scaffold_splits(scaffold_splits, seed)
+    imported.save(out)
+    described = describe(imported.graphs)
+    if as_json:
+        skipped = [row._asdict() for row in imported.skipped]
+        typer.echo(json.dumps(described | {"skipped": skipped, "out": str(out)}, ensure_ascii=False))
+        return
+    console = output()
+    console.print(info_table(described))
+    for line in _closing(imported, out):
+        console.print(line, soft_wrap=True)
+
+
+def _closing(imported: "Imported", out: Path) -> Iterator[str]:
+    """What was left out, row by row where it is little, and where things are."""
+    for row, reason, text in imported.skipped[:LISTED]:
+        yield f"left out: row {row}, {text!r}: {reason}"
+    if len(imported.skipped) > LISTED:
+        yield f"left out: {len(imported.skipped) - LISTED:,} more rows, all listed in {out / 'skipped.csv'}"
+    for file, splits in imported.splits.items():
+        yield f"{len(splits)} splits: {out / file}"
+    yield f"saved in {out}"
+
+
 def place_of(name: str) -> str:
     """Where a data set of the catalogue is on this machine, in a word; empty if it must be downloaded."""
+    from cgipool.data.importers.solubility import is_at_hand
     from cgipool.data.sources import data_folder, find
 
     if name == "motifs":
         return "built in"
     path = find(name)
     if path is None:
-        return ""
+        return "extra chem" if name == "solubility" and is_at_hand() else ""
     return "CGIPOOL_DATA" if path.parent == data_folder() else "cache"

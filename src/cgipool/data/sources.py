@@ -7,6 +7,7 @@ from pathlib import Path
 from cgipool.data.catalogue import CATALOGUE
 from cgipool.data.fetch import Progress, cache_folder, fetch
 from cgipool.data.graphs import GraphSet
+from cgipool.data.importers.solubility import solubility
 from cgipool.data.motifs import motifs
 from cgipool.data.store import is_saved
 from cgipool.data.tu import read_tu
@@ -29,6 +30,8 @@ def load_dataset(
         name = _known_name(str(name_or_path))
         if name == "motifs":
             return motifs()
+        if name == "solubility" and find(name) is None:
+            return solubility()
         path = path if name is None else find(name) or fetch(name, progress)
     if is_saved(path):
         return GraphSet.load(path, mmap=mmap)

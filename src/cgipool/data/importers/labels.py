@@ -1,0 +1,115 @@
+"""Which column holds the classes, and what the classes are."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cgipool.data.importers.table import few
+from cgipool.data.importers.wishes import Wishes
+from cgipool.data.names import Names, sort_key
+from cgipool.errors import UserError
+
+USUAL = ("label", "class", "y")
+"""Column names that are taken for the classes unasked, in any case of letters."""
+
+MISSING = frozenset(("", "na", "n/a", "nan", "null"))
+"""What stands for a missing label, in any case of letters."""
+
+MOST = 100
+"""More classes than this are taken for a mistake: a column of names or measurements."""
+
+
+def choose_label(path: Path, columns: Sequence[str], asked: str | None) -> str:
+    """The name of the label column: the one asked for, the only one there is, or the only one of a usual name."""
+    if asked is not None:
+        if asked not in columns:
+            raise UserError(f"{path} has no label column {asked!r}; it may be one of: {few(columns)}")
+        return asked
+    if not columns:
+        raise UserError(f"{path} has no column for the label")
+    usual = [name for name in columns if name.lower() in USUAL]
+    likely = usual if usual else list(columns)
+    if len(likely) > 1:
+        raise UserError(f"{path}: several columns could hold the label ({few(likely)}); choose with --label COLUMN")
+    return likely[0]
+
+
+def is_missing(text: str) -> bool:
+    """Whether a field says that there is no label."""
+    return text.lower() in MISSING
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The classes of a column."""
+
+    names: Names
+    code: dict[str, int]
+    """From a field as it stands in the source to the number of its class; missing labels are not in it."""
+
+
+def classes_of(path: Path, column: str, fields: Iterable[str], wishes: Wishes) -> Classes:
+    """The classes in these fields, one per row; what cannot be classified is an error that says how to go on."""
+    where = f"{path}: column {column!r}"
+    found: dict[str, int] = {}
+    rows = missing = first = 0
+    for text in fields:
+        rows += 1
+        if is_missing(text):
+            missing, first = missing + 1, first or rows
+        else:
+            found.setdefault(text, rows)
+    if rows == 0:
+        raise UserError(f"{path} has no rows")
+    if not found:
+        raise UserError(f"{where} is empty in all {rows:,} rows")
+    if missing and not wishes.skip_unlabelled:
+        count = f"{missing:,} of {rows:,} rows, the first of them row {first}"
+        raise UserError(f"{where} has no label in {count}; --skip-unlabelled leaves such rows out")
+    if wishes.threshold is not None:
+        return _two_classes(where, found, wishes.threshold)
+    return _as_they_stand(where, found, rows - missing)
+
+
+def _two_classes(where: str, found: dict[str, int], threshold: float) -> Classes:
+    """Numbers below a threshold, and the others."""
+    if not math.isfinite(threshold):
+        raise UserError(f"--threshold must be a number, not {threshold}")
+    numbers = {text: _number(text) for text in found}
+    for text, number in numbers.items():
+        if number is None:
+            raise UserError(f"{where}, row {found[text]}: {text!r} is no number; --threshold needs numbers")
+    code = {text: int(number >= threshold) for text, number in numbers.items() if number is not None}
+    if len(set(code.values())) < 2:
+        values = [number for number in numbers.values() if number is not None]
+        span = f"from {min(values):g} to {max(values):g}"
+        raise UserError(f"{where} goes {span}; a threshold of {threshold:g} does not make two classes")
+    return Classes((f"below {threshold:g}", f"{threshold:g} and above"), code)
+
+
+def _as_they_stand(where: str, found: dict[str, int], rows: int) -> Classes:
+    """Each value a class; 1 and 1.0 are the same."""
+    numbers = [_number(text) for text in found]
+    all_numbers = None not in numbers
+    whole = all(number is None or number.is_integer() for number in numbers)
+    distinct = set(numbers) if all_numbers else set(found)
+    if (all_numbers and not whole) or len(distinct) > MOST or (len(distinct) == rows and rows > 2):
+        what = "numbers" if all_numbers else "values"
+        way = ", or --threshold T to make two classes" if all_numbers else ""
+        raise UserError(
+            f"{where} holds {len(distinct):,} different {what} in {rows:,} rows; cgipool classifies: give a column of "
+            f"classes (--label){way}"
+        )
+    name = {text: str(int(float(text))) if all_numbers else text for text in found}
+    names = tuple(sorted(set(name.values()), key=sort_key))
+    place = {known: number for number, known in enumerate(names)}
+    return Classes(names, {text: place[name[text]] for text in found})
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and "_" not in text else None

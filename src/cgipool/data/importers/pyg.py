@@ -1,0 +1,75 @@
+"""A file that `torch.save` wrote, as PyG keeps data sets; only tensors and plain containers are read, never objects.
+
+Understood are a list of dicts with the keys of a `Data` object, and what `InMemoryDataset` writes: one dict of columns
+of all graphs with a dict of slices. A list of `Data` objects would have to be unpickled and is refused.
+"""
+
+import pickle
+import warnings
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from cgipool.data.graphs import GraphSet
+from cgipool.data.importers.imported import Imported
+from cgipool.data.importers.wishes import Wishes
+from cgipool.errors import UserError
+
+CONVERT = 'from cgipool import GraphSet; GraphSet.from_pyg(list_of_data, name=...).save("DIR")'
+
+
+def read_pyg(path: Path, name: str, wishes: Wishes) -> Imported:
+    """The set of a saved file."""
+    from torch_geometric.data import Data
+
+    try:
+        graphs = GraphSet.from_pyg([Data.from_dict(held) for held in _dicts(_load(path))], name)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    return Imported(graphs, {"row": range(1, graphs.n_graphs + 1)})
+
+
+def _load(path: Path) -> Any:
+    """What the file holds. PyG, imported before this, has torch let its class names (not objects) through."""
+    import torch
+
+    try:
+        with warnings.catch_warnings(action="ignore"):  # torch warns of pickles that others wrote, then refuses them
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise UserError(f"cannot read: {error.strerror or error}") from None
+    except pickle.UnpicklingError:
+        raise UserError(
+            f"it holds pickled objects, which are not read; if you trust it, convert it: {CONVERT}"
+        ) from None
+    except (RuntimeError, EOFError, ValueError, KeyError):
+        raise UserError("not a file that torch.save wrote, or only part of one") from None
+
+
+def _dicts(held: Any) -> Iterator[dict[str, Any]]:
+    """One dict of columns per graph."""
+    if isinstance(held, tuple) and len(held) >= 2 and all(isinstance(part, dict) for part in held[:2]):
+        yield from _cut(held[0], held[1])
+    elif isinstance(held, list | tuple) and held and all(isinstance(part, dict) for part in held):
+        yield from held
+    else:
+        raise UserError(f"neither a list of dicts nor columns with slices; convert it: {CONVERT}")
+
+
+def _cut(columns: dict[str, Any], slices: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The graphs of columns laid end to end: `edge_index` along its second dimension, all else along the first."""
+    sizes = columns.get("_num_nodes")  # where PyG keeps the numbers of nodes that no column tells
+    try:
+        spans = {key: list(pairwise(map(int, bounds))) for key, bounds in slices.items()}
+        for g in range(max(map(len, spans.values()), default=0)):
+            held = {key: _piece(key, columns[key], *span[g]) for key, span in spans.items()}
+            yield held if sizes is None else held | {"num_nodes": sizes[g]}
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError, RuntimeError):
+        raise UserError("its slices do not fit its columns") from None
+
+
+def _piece(key: str, column: Any, start: int, stop: int) -> Any:
+    if isinstance(column, list):
+        return column[start]
+    return column.narrow(1 if key == "edge_index" else 0, start, stop - start)

@@ -1,0 +1,90 @@
+"""From a path to a set: which format it is, and its reader."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+from cgipool.data.importers.imported import Imported
+from cgipool.data.importers.solubility import NAME, read_solubility
+from cgipool.data.importers.wishes import Wishes
+from cgipool.data.store import is_saved
+from cgipool.errors import UserError, unknown
+
+Reader = Callable[[Path, str, Wishes], Imported]
+"""Takes the path, the name of the set and the options."""
+
+TABLE = ("label", "threshold", "skip_unlabelled")
+MOLECULES = (*TABLE, "strict", "largest_fragment")
+
+
+class Format(NamedTuple):
+    """A format that can be read."""
+
+    reader: str
+    """Module and function, imported when it is needed: RDKit, networkx and PyG are slow to start."""
+    endings: tuple[str, ...]
+    """How names of its files end."""
+    options: tuple[str, ...]
+    """The options it has a use for."""
+
+
+FORMATS: dict[str, Format] = {
+    "tu": Format("tu:read_tu_set", (".zip",), ()),
+    "smiles": Format("smiles:read_smiles", (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz"), ("smiles", *MOLECULES)),
+    "sdf": Format("sdf:read_sdf", (".sdf", ".sd", ".sdf.gz"), MOLECULES),
+    "graphml": Format("graphml:read_graphml", (".graphml",), TABLE),
+    "edges": Format("edges:read_edges", (), (*TABLE, "strict")),
+    "pyg": Format("pyg:read_pyg", (".pt", ".pth"), ()),
+}
+
+
+def import_data(
+    path: str | Path, *, form: str = "auto", name: str | None = None, wishes: Wishes | None = None
+) -> Imported:
+    """Read a data set of one's own, or `solubility` by name.
+
+    `form` is a key of `FORMATS`, or "auto" to tell by the path. The set is called `name`, by default as its file or
+    folder.
+    """
+    place, asked = Path(path), wishes or Wishes()
+    if form not in ("auto", *FORMATS):
+        raise unknown("format", form, ("auto", *FORMATS))
+    if not place.exists():
+        if form == "auto" and str(path).lower() == NAME:
+            asked.only(NAME, ("largest_fragment",))
+            return _named(read_solubility(asked), name)
+        raise UserError(f"there is no file or folder {path}")
+    found = detect(place) if form == "auto" else form
+    asked.only(found, FORMATS[found].options)
+    module, function = FORMATS[found].reader.split(":")
+    read: Reader = getattr(import_module(f"cgipool.data.importers.{module}"), function)
+    return read(place, name or _stem(place), asked)
+
+
+def detect(path: Path) -> str:
+    """The format of a file by its ending, of a folder by the files in it."""
+    if not path.is_dir():
+        for form, known in FORMATS.items():
+            if path.name.lower().endswith(known.endings):
+                return form
+        endings = ", ".join(ending for known in FORMATS.values() for ending in known.endings)
+        raise UserError(f"{path}: files ending in {endings} can be imported; name another's format with --format")
+    if is_saved(path):
+        raise UserError(f"{path} is a saved GraphSet already; every command takes it as it is")
+    for pattern, form in (("*_A.txt", "tu"), ("edges.csv", "edges"), ("*.graphml", "graphml")):
+        if any(path.glob(pattern)):
+            return form
+    raise UserError(f"{path} holds neither NAME_A.txt (TU), edges.csv with graphs.csv, nor .graphml files")
+
+
+def _stem(path: Path) -> str:
+    """The name of a file without its ending, or of a folder."""
+    full = path.resolve().name
+    endings = [ending for known in FORMATS.values() for ending in known.endings if full.lower().endswith(ending)]
+    return full[: -len(max(endings, key=len))] if endings and not path.is_dir() else full
+
+
+def _named(imported: Imported, name: str | None) -> Imported:
+    return imported if name is None else replace(imported, graphs=replace(imported.graphs, name=name))

@@ -1,0 +1,165 @@
+"""Molecules as graphs: atoms are nodes, bonds are edges. Needs RDKit, the extra `chem`.
+
+Hydrogens are not nodes but a count at their atom, except where RDKit keeps them as atoms: isotopes ([2H]), H2 and the
+like. Stereo is told by CIP labels, which do not depend on how a SMILES is written. Isotopes of other elements, atom
+maps and coordinates are not used.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from cgipool.data.graphs import GraphSet
+from cgipool.data.importers.chem import Chem, rdBase, rdCIPLabeler, rdMolDescriptors
+from cgipool.data.importers.gather import Gather
+from cgipool.errors import UserError
+
+Column = tuple[int, Callable[[Any], str]]
+"""The version of a column, raised when it gives another value for the same atom or bond, and how a value is read."""
+
+CIP_STEPS = 100_000
+"""After so many steps a label that the CIP rules have not settled is "unknown"; drugs take some hundreds."""
+
+UNLABELLED = ("unlabelled",)
+"""The class of molecules whose class is not known."""
+
+
+def _stereo(thing: Any) -> str:
+    return thing.GetProp("_CIPCode") if thing.HasProp("_CIPCode") else "none"
+
+
+def _yes(truth: bool) -> str:
+    return "yes" if truth else "no"
+
+
+ATOM: dict[str, Column] = {
+    "element": (1, lambda atom: atom.GetSymbol()),
+    "degree": (1, lambda atom: str(atom.GetDegree())),
+    "charge": (1, lambda atom: str(atom.GetFormalCharge())),
+    "hydrogens": (1, lambda atom: str(atom.GetTotalNumHs())),
+    "aromatic": (1, lambda atom: _yes(atom.GetIsAromatic())),
+    "ring": (1, lambda atom: _yes(atom.IsInRing())),
+    "hybridisation": (1, lambda atom: str(atom.GetHybridization()).lower()),
+    "chirality": (1, _stereo),
+}
+"""The node label columns, in order. The degree counts neighbours in the graph; chirality is R, S, r, s or none."""
+
+BOND: dict[str, Column] = {
+    "type": (1, lambda bond: str(bond.GetBondType()).lower()),
+    "stereo": (1, _stereo),
+}
+"""The edge label columns, in order. Stereo is that of double bonds: E, Z or none."""
+
+
+class NotAMoleculeError(UserError):
+    """Text that RDKit cannot read as a molecule; the message is the reason alone."""
+
+
+@dataclass(frozen=True)
+class MoleculeFeaturizer:
+    """A fixed map from molecules to graphs, which can be kept as JSON and applied to new molecules."""
+
+    largest_fragment: bool = False
+    """Keep only the fragment with the most heavy atoms: salts and solvents go. Otherwise all stay, as components."""
+
+    def graph(self, smiles: str) -> GraphSet:
+        """A set of this one molecule."""
+        return self.graphs([smiles], name=smiles)
+
+    def graphs(self, smiles: Iterable[str], name: str = "molecules") -> GraphSet:
+        """A set of these molecules, of unknown class; the first that is none is an error with its number from 0."""
+        gather = self.gather()
+        count = 0
+        for text in smiles:
+            try:
+                self.add(gather, self.trim(parse_smiles(text)))
+            except NotAMoleculeError as error:
+                raise UserError(f"molecule {count}, {text!r}: {error}") from None
+            count += 1
+        return gather.graph_set(name, [0] * count, UNLABELLED)
+
+    def gather(self) -> Gather:
+        """An empty set in the making, with these columns."""
+        return Gather(len(ATOM), len(BOND))
+
+    def trim(self, molecule: "Chem.Mol") -> "Chem.Mol":
+        """The molecule itself, or its largest fragment where that was asked for and there are several.
+
+        Among fragments with as many heavy atoms the heavier one is taken, then the last by canonical SMILES.
+        """
+        if not self.largest_fragment:
+            return molecule
+        fragments = Chem.GetMolFrags(molecule, asMols=True)
+        return molecule if len(fragments) == 1 else max(fragments, key=_weight)
+
+    def add(self, gather: Gather, molecule: "Chem.Mol") -> None:
+        """Add a molecule to a set in the making."""
+        _label_stereo(molecule)
+        bonds = list(molecule.GetBonds())
+        ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in bonds]
+        rows = [tuple(read(bond) for _, read in BOND.values()) for bond in bonds]
+        gather.add(molecule.GetNumAtoms(), ends + [(target, source) for source, target in ends])
+        gather.nodes.extend(tuple(read(atom) for _, read in ATOM.values()) for atom in molecule.GetAtoms())
+        gather.edges.extend(rows + rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """The featuriser as plain values; the version of RDKit is a note, its perception may differ between them."""
+        return {
+            "featurizer": "molecules",
+            "atoms": [{"name": name, "version": version} for name, (version, _) in ATOM.items()],
+            "bonds": [{"name": name, "version": version} for name, (version, _) in BOND.items()],
+            "largest_fragment": self.largest_fragment,
+            "rdkit": rdBase.rdkitVersion,
+        }
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Any]) -> "MoleculeFeaturizer":
+        """The featuriser that `to_json` wrote; one with other columns than this version makes is an error."""
+        if not isinstance(plain, dict) or not isinstance(plain.get("largest_fragment"), bool):
+            raise UserError("not a saved molecule featuriser")
+        made = cls(largest_fragment=plain["largest_fragment"])
+        now = made.to_json()
+        for key in ("featurizer", "atoms", "bonds"):
+            if plain.get(key) != now[key]:
+                raise UserError(f"a featuriser with other {key} than this version of cgipool makes: {plain.get(key)}")
+        return made
+
+
+def parse_smiles(text: str) -> "Chem.Mol":
+    """The molecule of a SMILES, without a word on stderr."""
+    with rdBase.BlockLogs():
+        molecule = Chem.MolFromSmiles(text.strip())
+        return _sound(molecule, lambda: Chem.MolFromSmiles(text.strip(), sanitize=False), "it is no SMILES")
+
+
+def parse_block(block: str) -> "Chem.Mol":
+    """The molecule of a molfile (one record of an SDF without its data), without a word on stderr."""
+    with rdBase.BlockLogs():
+        molecule = Chem.MolFromMolBlock(block)
+        return _sound(molecule, lambda: Chem.MolFromMolBlock(block, sanitize=False), "it is no molfile")
+
+
+def _sound(molecule: Any, raw: Callable[[], Any], unread: str) -> "Chem.Mol":
+    """The molecule, or the reason why it is none: `raw` reads the text again without looking at its chemistry."""
+    if molecule is not None and molecule.GetNumAtoms():
+        return molecule
+    if molecule is not None:
+        raise NotAMoleculeError("it has no atoms")
+    unchecked = raw()
+    problems: Iterator[Any] = iter(() if unchecked is None else Chem.DetectChemistryProblems(unchecked))
+    raise NotAMoleculeError(next((" ".join(problem.Message().split()) for problem in problems), unread))
+
+
+def _label_stereo(molecule: "Chem.Mol") -> None:
+    """Set `_CIPCode` on atoms and bonds with stereo; "unknown" where the rules take too long."""
+    with rdBase.BlockLogs():
+        try:
+            rdCIPLabeler.AssignCIPLabels(molecule, maxRecursiveIterations=CIP_STEPS)
+        except RuntimeError:
+            for atom in molecule.GetAtoms():
+                if atom.GetChiralTag() != Chem.ChiralType.CHI_UNSPECIFIED and not atom.HasProp("_CIPCode"):
+                    atom.SetProp("_CIPCode", "unknown")
+
+
+def _weight(fragment: "Chem.Mol") -> tuple[int, float, str]:
+    return fragment.GetNumHeavyAtoms(), rdMolDescriptors.CalcExactMolWt(fragment), Chem.MolToSmiles(fragment)
