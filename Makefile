@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint browser bench bench-gpu check-long clean
+.PHONY: demo test lint browser docs bench bench-gpu check-long clean
 
 demo: .venv/core
 	$(BIN)/python -m cgipool demo
@@ -28,6 +28,9 @@ browser:
 		root=sudo; \
 	fi; \
 	$$root apt-get update -qq && $$root apt-get install -y -qq --no-install-recommends chromium
+
+docs: .venv/dev
+	$(BIN)/python -m mkdocs build --strict
 
 bench: .venv/dev
 	$(BIN)/python benchmarks/cpu.py

@@ -18,6 +18,7 @@ LAYERS = [
     ("level",),
     ("dense", "layers", "readout"),
     ("pool",),
+    ("nn",),
     ("network",),
     ("baselines",),
     ("training",),
@@ -26,7 +27,7 @@ LAYERS = [
     ("released", "fitted", "inputs"),
     ("estimator", "predict"),
     ("contract",),
-    ("picture", "demo", "cli"),
+    ("picture", "explain", "demo", "cli"),
     ("__init__", "__main__"),
 ]
 """Modules and packages of cgipool, bottom to top; those of one row may know each other."""

@@ -38,6 +38,8 @@ def test_commands(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         assert json.loads(Path("runs/degree/run.json").read_text())["method"] == "mypools:DegreePool"
 
 
-def test_links() -> None:
-    for target in re.findall(r"\]\((\.\./[^)]+)\)", TEXT):
-        assert (DOCS / target).resolve().is_file(), target
+def test_files_that_are_named_exist() -> None:
+    named = re.findall(r"`(src/[^`]+\.py)`", TEXT)
+    assert named
+    for name in named:
+        assert (DOCS.parent / name).is_file(), name

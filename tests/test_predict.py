@@ -88,6 +88,34 @@ def test_errors_are_one_line(
     assert error.count("\n") == 1
 
 
+def test_molecules_from_a_table(tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("rdkit", reason="needs the extra chem")
+    monkeypatch.chdir(tmp_path)
+    lines = [f"{'C' * n}O,wet\n{'C' * n},dry" for n in range(1, 16)]
+    Path("train.csv").write_text("smiles,class\n" + "\n".join(lines) + "\n")
+    assert main(["data", "import", "train.csv", "--out", "train", "--label", "class"]) == 0
+    assert main(["fit", "train", "--out", "m.safetensors", *TINY]) == 0
+    Path("new.csv").write_text("name,smiles\nethanol,CCO\nnonsense,C(C\nbutane,CCCC\n")
+    capsys.readouterr()
+    assert main(["predict", "m.safetensors", "new.csv"]) == 0
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    assert [row["id"] for row in rows] == ["ethanol", "nonsense", "butane"]
+    assert [bool(row["prediction"]) for row in rows] == [True, False, True]
+    assert "SMILES" in rows[1]["reason"]
+    assert main(["predict", "m.safetensors", "new.csv", "--strict"]) == 2
+    assert "graph nonsense" in capsys.readouterr().err
+    assert main(["predict", "m.safetensors", "new.csv", "--smiles", "molecule"]) == 2
+    assert "no column 'molecule'" in capsys.readouterr().err
+    assert main(["predict", "m.safetensors", "train"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith("1,")
+
+
+def test_a_model_of_graphs_reads_no_smiles(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    (tmp_path / "new.csv").write_text("smiles\nCCO\n")
+    assert main(["predict", str(model), str(tmp_path / "new.csv")]) == 2
+    assert "was not trained on molecules" in capsys.readouterr().err
+
+
 def test_an_ensemble_by_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     out = tmp_path / "two.safetensors"
     assert main(["fit", "motifs", "--out", str(out), "--ensemble", "2", *TINY]) == 0

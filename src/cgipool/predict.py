@@ -4,6 +4,7 @@ A graph that is broken is told with its number and its reason, and the rest goes
 """
 
 import csv
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,10 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cgipool.data.graphs import GraphSet
+from cgipool.data.importers.imported import IDS
 from cgipool.data.sources import load_dataset
 from cgipool.data.store import is_saved
 from cgipool.errors import UserError
 from cgipool.fitted import FittedModel
+
+TABLES = (".csv", ".tsv", ".smi", ".txt")
+"""Names of files with a column of SMILES end so."""
 
 CHUNK = 4096
 """Graphs that are held at a time."""
@@ -53,6 +58,50 @@ def graph_chunks(graphs: GraphSet, size: int = CHUNK) -> Iterator[Chunk]:
             yield Chunk(ids, _checked(graphs, start, stop))
         except UserError:
             yield _one_by_one(graphs, start, stop, ids)
+
+
+def named(chunks: Iterable[Chunk], ids: Iterable[str]) -> Iterator[Chunk]:
+    """The same chunks with ids of their own."""
+    names = iter(ids)
+    for chunk in chunks:
+        yield replace(chunk, ids=list(itertools.islice(names, len(chunk.ids))))
+
+
+def ids_of(folder: Path) -> Iterator[str]:
+    """The ids that an import kept beside a saved set, line by line: its "id" where there is one, else its "row"."""
+    with (folder / IDS).open(encoding="utf-8", newline="") as stream:
+        for row in csv.DictReader(stream):
+            yield row.get("id") or row["row"]
+
+
+def smiles_chunks(path: Path, column: str | None, featurizer: dict[str, Any], size: int = CHUNK) -> Iterator[Chunk]:
+    """The molecules of a table with a column of SMILES; the id of a row is its "id" or "name", else its number."""
+    from cgipool.data.importers.smiles import molecule_rows
+    from cgipool.data.molecules import MoleculeFeaturizer, NotAMoleculeError, parse_smiles
+
+    made = MoleculeFeaturizer.from_json(featurizer)
+    rows = molecule_rows(path, column)
+    while some := list(itertools.islice(rows, size)):
+        gather, reasons = made.gather(), {}
+        for place, (_, text) in enumerate(some):
+            try:
+                made.add(gather, made.trim(parse_smiles(text)))
+            except NotAMoleculeError as error:
+                reasons[place] = str(error)
+        count = len(some) - len(reasons)
+        graphs = gather.graph_set("molecules", [0] * count, ("unlabelled",)) if count else None
+        yield Chunk([name for name, _ in some], graphs, reasons)
+
+
+def chunks_of(path: str | Path, model: FittedModel, column: str | None = None) -> Iterator[Chunk]:
+    """What there is to predict at a path: a table of SMILES, or graphs."""
+    place = Path(path)
+    if place.suffix.lower() in TABLES and place.is_file():
+        if model.featurizer is None:
+            raise UserError(f"{path} is a table, but the model was not trained on molecules: it cannot read SMILES")
+        return smiles_chunks(place, column, model.featurizer)
+    chunks = graph_chunks(open_graphs(path))
+    return named(chunks, ids_of(place)) if (place / IDS).is_file() else chunks
 
 
 def _one_by_one(graphs: GraphSet, start: int, stop: int, ids: Sequence[str]) -> Chunk:

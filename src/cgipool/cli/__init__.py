@@ -9,6 +9,7 @@ from cgipool.cli.compare import compare
 from cgipool.cli.data import app as data
 from cgipool.cli.demo import demo
 from cgipool.cli.errors import one_line
+from cgipool.cli.explain import explain
 from cgipool.cli.fit import fit
 from cgipool.cli.methods import app as methods
 from cgipool.cli.predict import predict
@@ -26,6 +27,7 @@ app = typer.Typer(
 app.command()(train)
 app.command()(fit)
 app.command()(predict)
+app.command()(explain)
 app.command()(compare)
 app.command()(report)
 app.add_typer(study, name="study")

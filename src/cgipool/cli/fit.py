@@ -32,6 +32,7 @@ def fit(
     from cgipool.cli.errors import Interrupted
     from cgipool.cli.progress import downloading, reporting
     from cgipool.data import load_dataset
+    from cgipool.data.importers import featurizer_of
     from cgipool.files import writable
     from cgipool.fitted import fit as fit_model
     from cgipool.training.recipe import parse_setting, recipe_named
@@ -51,6 +52,7 @@ def fit(
                 seed=seed,
                 device=device,
                 jobs=jobs,
+                featurizer=featurizer_of(data),
                 tell=tell,
             )
     except KeyboardInterrupt:

@@ -15,9 +15,14 @@ TELL = 0.5
 
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file that `cgipool fit` wrote.")],
-    data: Annotated[str, typer.Argument(metavar="INPUT", help="A TU archive or folder, a saved set, a name.")],
+    data: Annotated[
+        str, typer.Argument(metavar="INPUT", help="A TU archive or folder, a saved set, a name, or a CSV of SMILES.")
+    ],
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Where the rows go. Default: stdout.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Lines of JSON instead of CSV.")] = False,
+    smiles: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The column of SMILES. Default: the one called so.")
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first graph that cannot be read.")] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
 ) -> None:
@@ -27,10 +32,10 @@ def predict(
     number of graphs; a saved set stays on disk.
     """
     from cgipool.fitted import FittedModel
-    from cgipool.predict import Writer, graph_chunks, open_graphs, predictions
+    from cgipool.predict import Writer, chunks_of, predictions
 
     fitted = FittedModel.load(model, device)
-    rows = predictions(fitted, graph_chunks(open_graphs(data)), strict)
+    rows = predictions(fitted, chunks_of(data, fitted, smiles), strict)
     began, last, count, bad = time.monotonic(), 0.0, 0, 0
     with _output(out) as stream:
         writer = Writer(stream, fitted.class_names, as_json)

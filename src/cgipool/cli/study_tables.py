@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from cgipool.study.store import Store
 
 
+BUILT_IN = ("motifs", "solubility")
+
+
 def plan_lines(
     study: "Study", cells: Sequence["Cell"], store: "Store | None", estimate: Estimate, devices: Sequence[str]
 ) -> Iterator[Table | str]:
@@ -33,7 +36,7 @@ def plan_lines(
     yield table
     basis = f"by {estimate.measured} finished cells" if estimate.measured else "to a factor of two; no cell is finished"
     yield f"left: about {in_words(left / len(devices))} on {', '.join(devices)} (estimated {basis})"
-    names = dict.fromkeys(cell.dataset for cell in cells if cell.path is None and cell.dataset != "motifs")
+    names = dict.fromkeys(cell.dataset for cell in cells if cell.path is None and cell.dataset not in BUILT_IN)
     missing = [name for name in names if find(name) is None]
     yield f"fetch beforehand: cgipool data fetch {' '.join(missing)}" if missing else "all data sets are at hand"
 

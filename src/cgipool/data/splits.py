@@ -54,7 +54,7 @@ def holdout(graphs: GraphSet, share: float, seed: int) -> tuple[Ids, Ids]:
         raise UserError(f"the share held back must lie between 0 and 1, not {share}")
     n = graphs.n_graphs
     held = min(max(1, round(share * n)), n - 1)
-    side = _side_by_shares(graphs.y, np.array([n - held, held, 0]), _generator(seed, 0))
+    side = _side_by_shares(graphs.y, np.array([n - held, held, 0]), generator_of(seed, 0))
     return np.flatnonzero(side == 0), np.flatnonzero(side == 1)
 
 
@@ -65,7 +65,7 @@ def fold_splits(graphs: GraphSet, k: int, seed: int) -> list[Split]:
     check_graphs(graphs)
     if graphs.n_graphs < k:
         raise UserError(f"{graphs.name}: {graphs.n_graphs} graphs cannot make {k} folds")
-    order = _generator(seed, k).permutation(graphs.n_graphs)
+    order = generator_of(seed, k).permutation(graphs.n_graphs)
     order = order[np.argsort(graphs.y[order], kind="stable")]
     fold = np.empty(graphs.n_graphs, dtype=np.int64)
     fold[order] = np.arange(graphs.n_graphs) % k
@@ -112,7 +112,8 @@ def check_graphs(graphs: GraphSet) -> None:
         raise UserError(f"{graphs.name} has graphs of one class only; there is nothing to classify")
 
 
-def _generator(seed: int, index: int) -> np.random.Generator:
+def generator_of(seed: int, index: int) -> np.random.Generator:
+    """The source of the draws of one split."""
     if seed < 0 or index < 0:
         raise UserError(f"seed and split number must not be negative: {seed}, {index}")
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, index])))
@@ -121,9 +122,9 @@ def _generator(seed: int, index: int) -> np.random.Generator:
 def _draw(graphs: GraphSet, seed: int, index: int, kind: str, twins: Ids | None) -> Split:
     n = graphs.n_graphs
     sizes = np.array([n * 8 // 10, n // 10, n - n * 8 // 10 - n // 10])
-    generator = _generator(seed, index)
+    generator = generator_of(seed, index)
     if twins is not None:
-        side = _side_of_class(np.bincount(twins), sizes, generator)[twins]
+        side = side_of_class(np.bincount(twins), sizes, generator)[twins]
     elif kind == "stratified":
         side = _side_by_shares(graphs.y, sizes, generator)
     else:
@@ -151,7 +152,7 @@ def _side_by_shares(y: Ids, sizes: Ids, generator: np.random.Generator) -> Ids:
     return side
 
 
-def _side_of_class(members: Ids, sizes: Ids, generator: np.random.Generator) -> Ids:
+def side_of_class(members: Ids, sizes: Ids, generator: np.random.Generator) -> Ids:
     """[classes] side of each class of twins, drawn by the room left on the sides, large classes first.
 
     The classes of one graph come last and fill what is left, so the sizes are met wherever enough of them exist.

@@ -138,7 +138,7 @@ def _parts(name: str, result: Any) -> Parts:
     if hasattr(result, "edge_index"):
         x, edges, graph, perm = (getattr(result, part, None) for part in ("x", "edge_index", "batch", "perm"))
         attribute = getattr(result, "edge_attr", getattr(result, "edge_weight", None))
-        loss = getattr(result, "loss", None)
+        loss = getattr(result, "loss", getattr(result, "aux_loss", None))
         losses = loss if isinstance(loss, Mapping) else {} if loss is None else {"own": loss}
     elif isinstance(result, tuple) and len(result) >= 5:
         x, edges, attribute, graph, perm = result[:5]

@@ -13,7 +13,7 @@ from cgipool.data.graphs import GraphSet
 from cgipool.data.splits import Split, write_splits
 from cgipool.data.store import is_saved
 from cgipool.errors import UserError
-from cgipool.files import write_json
+from cgipool.files import read_json, write_json
 
 IDS, SKIPPED, FEATURES, SCAFFOLDS = "ids.csv", "skipped.csv", "features.json", "scaffold-splits.json"
 
@@ -87,6 +87,18 @@ def check_target(folder: Path) -> None:
     """An error if the folder holds anything but a saved set, before the work is done and not after."""
     if folder.exists() and not is_saved(folder):
         raise UserError(f"{folder} exists and is not a saved GraphSet; it is not overwritten")
+
+
+def featurizer_of(data: str | Path) -> dict[str, Any] | None:
+    """How the molecules of a saved import, or of the built-in set of molecules, became graphs; None for other sets."""
+    path = Path(data) / FEATURES
+    if path.is_file():
+        return read_json(path)
+    if str(data).lower() == "solubility":
+        from cgipool.data.molecules import MoleculeFeaturizer
+
+        return MoleculeFeaturizer().to_json()
+    return None
 
 
 def read_ids(folder: str | Path) -> dict[str, list[str]]:

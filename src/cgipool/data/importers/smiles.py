@@ -30,6 +30,15 @@ def read_smiles(path: Path, name: str, wishes: Wishes) -> Imported:
     return gather_molecules(path, name, _entries(table, smiles, label, identity), classes, wishes)
 
 
+def molecule_rows(path: Path, column: str | None = None) -> Iterator[tuple[str, str]]:
+    """Id and SMILES of every row of a table; without an id column the id is the row's number."""
+    table = Table(path)
+    smiles, identity = _smiles_column(table, column), _usual(table, IDS)
+    columns = (smiles,) if identity is None else (smiles, identity)
+    for row, (text, *names) in table.rows(*columns):
+        yield (names[0] if names and names[0] else str(row)), text
+
+
 def _entries(table: Table, smiles: int, label: int, identity: int | None) -> Iterator[Entry]:
     columns = (smiles, label) if identity is None else (smiles, label, identity)
     for row, (text, label_text, *names) in table.rows(*columns):

@@ -14,7 +14,7 @@ from cgipool.data.graphs import GraphSet
 from cgipool.data.importers.imported import Imported
 from cgipool.data.importers.labels import classes_of
 from cgipool.data.importers.wishes import Wishes
-from cgipool.data.splits import Split, _generator
+from cgipool.data.splits import Split, generator_of
 from cgipool.errors import UserError
 
 NAME, LABEL = "solubility", "SOL_classification"
@@ -61,7 +61,7 @@ def own_splits(training: int, graphs: int, *, seed: int, indices: Iterable[int])
     """
     splits = []
     for index in indices:
-        order = _generator(seed, index).permutation(training)
+        order = generator_of(seed, index).permutation(training)
         val, train = np.sort(order[: training // 10]), np.sort(order[training // 10 :])
         splits.append(Split(index, train, val, np.arange(training, graphs)))
     return splits

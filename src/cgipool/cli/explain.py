@@ -1,0 +1,156 @@
+"""`cgipool explain`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cgipool.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from cgipool.data import GraphSet
+    from cgipool.explain import Explained, Faithfulness
+    from cgipool.fitted import FittedModel
+
+FORMS = (".svg", ".png", ".html")
+"""What a graph can be drawn as."""
+
+TOP = 5
+"""So many of the nodes that a level keeps are shown."""
+
+
+def explain(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file that `cgipool fit` wrote.")],
+    data: Annotated[str, typer.Argument(metavar="INPUT", help="A TU archive or folder, a saved set, a name.")],
+    graph: Annotated[int | None, typer.Option(metavar="I", help="Explain this graph, counted from 0.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --graph: a picture (.svg, .png) or a page (.html).")
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option(metavar="MODEL2", help="With --graph: another model beside it, in table and page.")
+    ] = None,
+    scores: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the scores of every node of all graphs as CSV.")
+    ] = None,
+    faithful: Annotated[
+        bool, typer.Option("--faithfulness", help="Measure what the kept nodes are worth, on all graphs.")
+    ] = False,
+    member: Annotated[int, typer.Option(min=0, help="Which member, where MODEL is an ensemble.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the random nodes of --faithfulness.")] = 0,
+) -> None:
+    """Show which nodes a model keeps at each level, with what scores, and whether that means anything."""
+    from cgipool.files import writable
+    from cgipool.fitted import FittedModel
+    from cgipool.predict import open_graphs
+
+    _check_drawing(graph, out, against)
+    if graph is None and scores is None and not faithful:
+        raise UserError("say what to explain: --graph I, --scores FILE or --faithfulness")
+    for path in (out, scores):
+        if path is not None:
+            writable(path)
+    fitted = FittedModel.load(model)
+    graphs = open_graphs(data)
+    if graph is not None:
+        _explain_graph(fitted, None if against is None else FittedModel.load(against), graphs, graph, member, out)
+    if scores is not None:
+        _write_scores(fitted, graphs, member, scores)
+    if faithful:
+        _measure(fitted, graphs, member, seed)
+
+
+def _check_drawing(graph: int | None, out: Path | None, against: Path | None) -> None:
+    """Options that go together, told before anything is read."""
+    if graph is None and (out is not None or against is not None):
+        raise UserError(f"--{'against' if out is None else 'out'} needs --graph I")
+    if out is not None and out.suffix.lower() not in FORMS:
+        raise UserError(f"cannot draw {out}: its name must end in {', '.join(FORMS)}")
+    if out is not None and against is not None and out.suffix.lower() != ".html":
+        raise UserError("two models are drawn side by side in a page only: --out FILE.html")
+
+
+def _explain_graph(
+    model: "FittedModel", other: "FittedModel | None", graphs: "GraphSet", number: int, member: int, out: Path | None
+) -> None:
+    from cgipool.cli.tables import output
+    from cgipool.explain import draw, explain_graph, page
+    from cgipool.files import write_atomically
+
+    found = [explain_graph(model, graphs, number, member)]
+    if other is not None:
+        found.append(explain_graph(other, graphs, number))
+    typer.echo(f"{found[0].name}: {found[0].graph.n_nodes} nodes, {len(found[0].edges)} edges")
+    for one in found:
+        said = ", ".join(f"{name} {p:.3f}" for name, p in one.probabilities.items())
+        output().print("", one.verdict, f"probabilities: {said}", "", levels_table(one), sep="\n")
+    if out is None:
+        return
+    form = out.suffix.lower()
+    content = page(found).encode() if form == ".html" else draw(found[0], form[1:])
+    write_atomically(out, lambda temporary: temporary.write_bytes(content))
+    if model.featurizer is not None and found[0].molecule is None:
+        typer.echo("\natoms are drawn as plain nodes; with RDKit as atoms: pip install 'cgipool[chem]'")
+    typer.echo(f"\n{'page' if form == '.html' else 'picture'}: {out}")
+
+
+def levels_table(one: "Explained") -> "Table":
+    """For each level what is left, and the best of the nodes it keeps with their scores."""
+    from cgipool.cli.tables import plain_table
+
+    table = plain_table("level", "nodes kept", "edges kept", "best nodes", *one.trace.scores, left=0)
+    for level, (nodes, edges) in enumerate(zip(one.nodes_left, one.edges_left, strict=True)):
+        counts = (str(level + 1), f"{nodes} of {one.graph.n_nodes}", f"{edges} of {len(one.edges)}")
+        for place, node in enumerate(one.best(level, TOP)):
+            label = one.labels[node] if one.molecule is not None else ""
+            numbers = (f"{values[level, node]:.4f}" for values in one.trace.scores.values())
+            table.add_row(*(counts if place == 0 else ("", "", "")), f"{label} {node}".strip(), *numbers)
+    return table
+
+
+def _write_scores(model: "FittedModel", graphs: "GraphSet", member: int, path: Path) -> None:
+    from cgipool.explain import write_scores
+    from cgipool.files import write_atomically
+
+    count = unread = 0
+
+    def write(temporary: Path) -> None:
+        nonlocal count, unread
+        with temporary.open("w", encoding="utf-8", newline="") as stream:
+            count, unread = write_scores(stream, model, graphs, member)
+
+    write_atomically(path, write)
+    typer.echo(f"{path}: {count:,} graphs" + (f"; {unread:,} could not be read" if unread else ""))
+
+
+def _measure(model: "FittedModel", graphs: "GraphSet", member: int, seed: int) -> None:
+    from cgipool.cli.tables import output
+    from cgipool.explain import faithfulness
+
+    found = faithfulness(model, graphs, member, seed)
+    typer.echo(
+        f"{found.graphs:,} graphs of {graphs.name}; the last level leaves {100 * found.left:.1f} % of a graph's nodes"
+        + (f"; {found.unread:,} graphs could not be read" if found.unread else "")
+    )
+    output().print(*faithfulness_tables(found, graphs.name), sep="\n")
+
+
+def faithfulness_tables(found: "Faithfulness", name: str) -> list["Table | str"]:
+    """What the kept nodes are worth; a line in the place of what cannot be told."""
+    from cgipool.cli.tables import plain_table
+
+    shown: list[Table | str] = [""]
+    if found.motif is None or found.chance is None:
+        shown.append(f"{name} does not say which nodes decide the class, so no share of these is told")
+    else:
+        shares = plain_table("share kept of the nodes that decide the class", "by the model, %", "at random, %")
+        for level, (motif, chance) in enumerate(zip(found.motif, found.chance, strict=True), 1):
+            shares.add_row(f"after level {level}", f"{100 * motif:.1f}", f"{100 * chance:.1f}")
+        shown.append(shares)
+    if found.accuracy is None:
+        return [*shown, "", f"no graph of {name} is of a class that the model knows, so no accuracy is told"]
+    accuracy = plain_table("the same model on", "accuracy, %")
+    for part, value in found.accuracy.items():
+        accuracy.add_row(part, f"{100 * value:.1f}")
+    return [*shown, "", accuracy]

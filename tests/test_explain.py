@@ -1,0 +1,448 @@
+"""What a model keeps: against scores ranked by hand, NetworkX's subgraphs, RDKit, and one graph at a time."""
+
+import csv
+import io
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from matplotlib.collections import LineCollection, PathCollection
+
+from cgipool import GraphSet, load_dataset
+from cgipool.cli import main
+from cgipool.errors import UserError
+from cgipool.explain import Explained, cut, draw, explain_graph, faithfulness, page, rows, trace, write_scores
+from cgipool.explain.subgraphs import edges_left, random_nodes
+from cgipool.fitted import FittedModel, fit
+from cgipool.picture import layout, pooling_figure, rough_layout, steps, steps_from
+from cgipool.predict import graph_chunks
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SELECTING = {
+    "cgi": ["y_r", "y_f", "y_d"],
+    "cgi-rs": ["y_r", "y_f", "y_d"],
+    "cgi-nomi": ["y_r", "y_f", "y_d"],
+    "topk": ["s"],
+    "sag": ["s"],
+    "vip": ["t"],
+    "asap": ["phi"],
+    "random": ["u"],
+}
+SMILES = [
+    "CC(=O)Oc1ccccc1C(=O)O",
+    "Cn1cnc2c1c(=O)n(C)c(=O)n2C",
+    "O=C(O)c1cc[nH]c1",
+    "C[N+](C)(C)CC([O-])=O",
+    "[Na+].[Cl-]",
+    "C#N",
+    "[CH3]",
+    "c1ccc2[nH]ccc2c1",
+    "FC(F)(F)S(=O)(=O)O",
+]
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+TEXT = (DOCS / "explain.md").read_text(encoding="utf-8")
+COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL) for line in block.splitlines()]
+EXAMPLE = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)[0]
+
+
+@cache
+def graphs() -> GraphSet:
+    """Of all columns; attributes that differ at every node, so that no scores are equal."""
+    plain = load_dataset("motifs").subset(range(40))
+    draws = np.random.default_rng(0)
+    weight = (np.minimum(plain.edge_source, plain.edge_source + plain.edge_disp) % 5).astype(np.float32)
+    return replace(
+        plain,
+        attributes=draws.standard_normal((plain.n_nodes, 4)).astype(np.float32),
+        category=draws.integers(0, 3, (plain.n_nodes, 1)).astype(np.int32),
+        category_names=(("a", "b", "c"),),
+        edge_weight=weight,
+        edge_category=weight.astype(np.int32)[:, None],
+        edge_category_names=(tuple("01234"),),
+        edge_attributes=weight[:, None],
+        checked=False,
+    )
+
+
+@cache
+def fitted(method: str, **settings: object) -> FittedModel:
+    return fit(graphs(), method=method, width=8, epochs=2, attributes=True, **settings)
+
+
+@pytest.fixture(scope="module")
+def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "model.safetensors"
+    fit(load_dataset("motifs").subset(range(0, 1000, 4)), method="cgi", width=16, epochs=5).save(path)
+    return path
+
+
+@pytest.mark.parametrize("method", SELECTING)
+def test_the_best_nodes_stay(method: str) -> None:
+    found = trace(fitted(method), graphs())
+    assert list(found.scores) == SELECTING[method]
+    np.testing.assert_allclose(found.probabilities, fitted(method).predict_proba(graphs()), atol=1e-12)
+    given = np.ones(graphs().n_nodes, bool)
+    for level in range(3):
+        assert all(np.array_equal(np.isfinite(values[level]), given) for values in found.scores.values())
+        for first, last in zip(graphs().node_ptr[:-1], graphs().node_ptr[1:], strict=True):
+            there = [node for node in range(first, last) if given[node]]
+            ranked = sorted(there, key=lambda node: -found.score[level, node])
+            best = ranked[: int(np.ceil(0.8 * len(there) - 1e-9))]
+            assert np.flatnonzero(found.alive[level, first:last]).tolist() == sorted(node - first for node in best)
+        given = found.alive[level]
+    gone = [1 + found.alive[:, node].tolist().index(False) for node in np.flatnonzero(~given)]
+    assert found.dropped[~given].tolist() == gone
+    assert not found.dropped[given].any()
+
+
+@pytest.mark.parametrize("method", SELECTING)
+def test_a_trace_does_not_depend_on_the_company(method: str) -> None:
+    together = trace(fitted(method), graphs())
+    for number in (0, 7, 39):
+        alone = trace(fitted(method), graphs().subset([number]), first=number)
+        nodes = slice(*graphs().node_ptr[number : number + 2])
+        assert np.array_equal(alone.alive, together.alive[:, nodes])
+        for name, values in alone.scores.items():
+            np.testing.assert_allclose(values, together.scores[name][:, nodes], atol=1e-5)
+        np.testing.assert_allclose(alone.probabilities[0], together.probabilities[number], atol=1e-5)
+
+
+@pytest.mark.parametrize("method", [method for method in SELECTING if method not in ("random", "cgi-rs")])
+def test_a_trace_follows_the_nodes(method: str) -> None:
+    draws, n = np.random.default_rng(1), 60
+    source, target = draws.integers(0, n, (2, 2 * n))
+    attributes = draws.standard_normal((n, 4)).astype(np.float32)
+    category = draws.integers(0, 3, (n, 1)).astype(np.int32)
+
+    def numbered(order: np.ndarray) -> GraphSet:
+        """The graph with its node order[i] as node i."""
+        number, names = np.argsort(order), graphs().category_names
+        columns = {"attributes": attributes[order], "category": category[order], "category_names": names}
+        return GraphSet.from_edges("one", [n], number[source], number[target], [0], **columns)
+
+    order = draws.permutation(n)
+    before, after = (trace(fitted(method), numbered(numbers)) for numbers in (np.arange(n), order))
+    clear = 0
+    for level, alive in enumerate(before.alive):
+        np.testing.assert_allclose(after.score[level], before.score[level, order], atol=1e-5)
+        gap = before.score[level, alive].min() - np.nanmax(before.score[level, ~alive])
+        if gap < 1e-5 * np.nanmax(np.abs(before.score[level])):
+            break  # the last that is kept has an equal: their numbers decide
+        assert np.array_equal(after.alive[level], alive[order])
+        clear += 1
+    assert clear >= 2
+
+
+@pytest.mark.parametrize("method", ["none", "set2set", "dgcnn", "diffpool", "mincut", "majority", "structure-free"])
+def test_methods_that_select_nothing_say_so(method: str) -> None:
+    with pytest.raises(UserError, match=f"{method} selects no nodes"):
+        trace(fitted(method), graphs())
+
+
+def test_a_layer_of_pyg_is_traced_without_scores() -> None:
+    model = fitted("torch_geometric.nn:SAGPooling")
+    one = explain_graph(model, graphs(), 2)
+    assert one.trace.scores == {}
+    assert one.nodes_left == trace(fitted("cgi"), graphs().subset([2])).alive.sum(1).tolist()
+    ElementTree.fromstring(draw(one, "svg"))
+    assert "Level 3" in page([one])
+    out = io.StringIO()
+    write_scores(out, model, graphs())
+    assert out.getvalue().startswith("graph,node,dropped,reason\n0,0,")
+
+
+def test_members_of_an_ensemble() -> None:
+    both = fitted("topk", ensemble=2)
+    first, second = (trace(both, graphs(), member).probabilities for member in (0, 1))
+    assert not np.allclose(first, second)
+    np.testing.assert_allclose((first + second) / 2, both.predict_proba(graphs()), atol=1e-12)
+    assert explain_graph(both, graphs(), 0, member=1).method == "TopKPool, member 1 of 2"
+    with pytest.raises(UserError, match="no member 2; the model has 2"):
+        trace(both, graphs(), 2)
+
+
+def test_cutting_is_networkx_subgraph() -> None:
+    keep = np.random.default_rng(2).random(graphs().n_nodes) < 0.6
+    keep[slice(*graphs().node_ptr[3:5])] = False  # a graph of which nothing is left
+    small = cut(graphs(), keep)
+    replace(small, checked=False)  # the checks of a set pass
+    left = edges_left(graphs(), np.stack([keep, ~keep]))
+    for number, whole in enumerate(graphs().to_networkx()):
+        start, end = graphs().node_ptr[number : number + 2]
+        nodes = np.flatnonzero(keep[start:end]).tolist()
+        induced = whole.subgraph(nodes)
+        assert left[0, number] == induced.number_of_edges()
+        assert left[1, number] == whole.subgraph(set(whole) - set(nodes)).number_of_edges()
+        ours = small.subset([number])
+        assert ours.n_nodes == len(nodes)
+        got = {
+            (nodes[a], nodes[a + d]): e for e, (a, d) in enumerate(zip(ours.edge_source, ours.edge_disp, strict=True))
+        }
+        assert {frozenset(pair) for pair in got} == {frozenset(pair) for pair in induced.edges}
+        for (source, target), edge in got.items():
+            first = graphs().edge_ptr[start + source]
+            row = slice(first, graphs().edge_ptr[start + source + 1])
+            place = first + np.flatnonzero(graphs().edge_disp[row] == target - source)[0]
+            assert ours.edge_weight[edge] == graphs().edge_weight[place]
+            assert ours.edge_category[edge, 0] == graphs().edge_category[place, 0]
+            assert ours.edge_attributes[edge, 0] == graphs().edge_attributes[place, 0]
+    assert np.array_equal(small.attributes, graphs().attributes[keep])
+    assert np.array_equal(small.category, graphs().category[keep])
+    assert np.array_equal(small.node_truth, graphs().node_truth[keep])
+
+
+def test_random_nodes_are_drawn_evenly() -> None:
+    three = GraphSet.from_edges("three", [4, 0, 3], [0], [1], [0, 0, 0])
+    generator = np.random.default_rng(0)
+    drawn = np.stack([random_nodes(three, np.array([2, 0, 1]), generator) for _ in range(3000)])
+    assert (drawn[:, :4].sum(1) == 2).all()
+    assert (drawn[:, 4:].sum(1) == 1).all()
+    np.testing.assert_allclose(drawn.mean(0), [0.5] * 4 + [1 / 3] * 3, atol=0.05)
+
+
+def test_faithfulness_graph_by_graph() -> None:
+    model = fitted("cgi")
+    found = faithfulness(model, graphs())
+    alive = trace(model, graphs()).alive
+    motif, chance, whole, only, without = [], [], [], [], []
+    for number, graph in enumerate(graphs().to_networkx()):
+        nodes = range(*graphs().node_ptr[number : number + 2])
+        decide = {node for node in nodes if graphs().node_truth[node]}
+        motif.append([sum(alive[level, node] for node in decide) / len(decide) for level in range(3)])
+        chance.append([alive[level, nodes].mean() for level in range(3)])
+        kept = {node - nodes[0] for node in nodes if alive[-1, node]}
+        for right, part in ((whole, set(graph)), (only, kept), (without, set(graph) - kept)):
+            right.append(model.predict_proba(_subgraph(number, part)).argmax() == graphs().y[number])
+    np.testing.assert_allclose(found.motif, np.mean(motif, 0))
+    np.testing.assert_allclose(found.chance, np.mean(chance, 0))
+    assert found.left == pytest.approx(found.chance[-1])
+    assert found.accuracy["the graphs as they are"] == np.mean(whole)
+    assert found.accuracy["only the kept nodes"] == np.mean(only)
+    assert found.accuracy["without the kept nodes"] == np.mean(without)
+
+
+def _subgraph(number: int, nodes: set[int]) -> GraphSet:
+    """One graph of the set, cut by NetworkX."""
+    import networkx
+
+    whole = graphs().subset([number]).to_networkx()[0]
+    part = networkx.convert_node_labels_to_integers(networkx.Graph(whole.subgraph(nodes)), ordering="sorted")
+    names = {"class_names": graphs().class_names, "category_names": graphs().category_names}
+    return GraphSet.from_networkx([part], "part", **names, edge_category_names=graphs().edge_category_names)
+
+
+def test_faithfulness_where_all_is_kept() -> None:
+    found = faithfulness(fitted("topk", ratio=1.0), graphs())
+    assert found.left == 1.0
+    assert found.motif == found.chance == [1.0] * 3
+    assert found.accuracy["only the kept nodes"] == found.accuracy["the graphs as they are"]
+    assert found.accuracy["only as many random nodes"] == found.accuracy["the graphs as they are"]
+    assert found.accuracy["without the kept nodes"] in np.bincount(graphs().y) / 40, "nothing left: one class for all"
+
+
+def test_faithfulness_of_classes_by_name() -> None:
+    names, model = graphs().class_names, fitted("cgi")
+    turned = graphs().relabelled(len(names) - 1 - graphs().y, names[::-1])
+    assert faithfulness(model, turned) == faithfulness(model, graphs())
+    assert faithfulness(model, graphs(), seed=1).chance == faithfulness(model, graphs()).chance
+    strange = replace(graphs(), class_names=tuple("wxyz"), node_truth=None)
+    found = faithfulness(model, strange)
+    assert found.accuracy is None
+    assert found.motif is found.chance is None
+
+
+def test_scores_of_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, model = io.StringIO(), fitted("cgi")
+    assert write_scores(out, model, graphs()) == (40, 0)
+    table = list(csv.DictReader(io.StringIO(out.getvalue())))
+    found = trace(model, graphs())
+    assert [int(row["graph"]) for row in table] == graphs().node_graph.tolist()
+    assert [int(row["node"]) for row in table] == [i for size in graphs().sizes for i in range(size)]
+    assert [int(row["dropped"] or 0) for row in table] == found.dropped.tolist()
+    for level in range(3):
+        for name, values in found.scores.items():
+            got = [float(row[f"{name}_{level + 1}"] or "nan") for row in table]
+            np.testing.assert_allclose(got, values[level], rtol=1e-5)
+    seen = []
+    monkeypatch.setattr(rows, "graph_chunks", partial(graph_chunks, size=7))
+    monkeypatch.setattr(rows, "trace", lambda model, part: seen.append(part.n_graphs) or trace(model, part))
+    again = io.StringIO()
+    write_scores(again, model, graphs())
+    assert seen == [7, 7, 7, 7, 7, 5], "a few graphs are held at a time"
+    for one, other in zip(table, csv.DictReader(io.StringIO(again.getvalue())), strict=True):
+        assert (one["node"], one["dropped"]) == (other["node"], other["dropped"])
+
+
+def test_a_picture_has_a_panel_for_each_level() -> None:
+    edges = np.array([[0, 1], [1, 2], [2, 3]])
+    alive = np.array([[1, 1, 1, 0], [0, 1, 1, 0]], bool)
+    score = np.array([[0.4, 0.5, 0.6, 0.1], [0.2, 0.7, 0.8, np.nan]])
+    figure = pooling_figure(edges=edges, ringed=None, alive=alive, score=score, title="$", score_name="s")
+    *panels, bar = figure.axes
+    assert [panel.get_title() for panel in panels] == ["input: 4 nodes", "level 1: 3 nodes", "level 2: 2 nodes"]
+    kept = [panel.collections[-1] for panel in panels[1:]]
+    assert all(isinstance(points, PathCollection) for points in kept)
+    assert [points.get_array().tolist() for points in kept] == [[0.4, 0.5, 0.6], [0.7, 0.8]]
+    assert {points.get_clim() for points in kept} == {(0.4, 0.8)}
+    for panel, strong in zip(panels, (3, 2, 1), strict=True):
+        faint, dark = (lines for lines in panel.collections if isinstance(lines, LineCollection))
+        assert (len(faint.get_segments()), len(dark.get_segments())) == (3 - strong, strong)
+    assert bar.get_ylabel() == "score $s$ of kept nodes"
+
+
+def test_large_graphs_are_laid_out_from_a_few_nodes() -> None:
+    edges = np.array([[i, i + 1] for i in range(19)] + [[20, 21]])
+    assert np.array_equal(steps_from(4, 22, edges), steps(22, edges)[4])
+    place = rough_layout(20, edges[:-1])
+    along = place[:, 0] * np.sign(place[-1, 0])
+    assert (np.diff(along) > 0).all(), "a path is drawn in its order"
+    exact = layout(steps(20, edges[:-1]))[:, 0]
+    assert abs(np.corrcoef(along, exact)[0, 1]) > 0.999
+
+
+@cache
+def molecules() -> tuple[FittedModel, GraphSet]:
+    pytest.importorskip("rdkit")
+    from cgipool.data.molecules import MoleculeFeaturizer
+
+    featurizer = MoleculeFeaturizer()
+    made = featurizer.graphs(SMILES * 4)
+    made = made.relabelled(np.arange(made.n_graphs) % 2, ("no", "yes"))
+    return fit(made, width=8, epochs=1, featurizer=featurizer.to_json()), made
+
+
+@pytest.mark.parametrize("number", range(len(SMILES)))
+def test_molecules_are_made_again_from_their_labels(number: int) -> None:
+    model, made = molecules()
+    from rdkit import Chem
+
+    one = explain_graph(model, made, number)
+    again = Chem.Mol(one.molecule)
+    Chem.SanitizeMol(again)
+    assert Chem.MolToSmiles(again) == Chem.CanonSmiles(SMILES[number])
+    assert one.labels == [atom.GetSymbol() for atom in Chem.MolFromSmiles(SMILES[number]).GetAtoms()]
+
+
+def test_molecules_are_drawn_by_rdkit(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, made = molecules()
+    one = explain_graph(model, made, 1)
+    shapes = ElementTree.fromstring(draw(one, "svg")).iter("{http://www.w3.org/2000/svg}ellipse")
+    assert len(list(shapes)) == sum(one.nodes_left), "a disc under every kept atom"
+    assert draw(one, "png").startswith(b"\x89PNG")
+    monkeypatch.setitem(sys.modules, "cgipool.explain.molecule", None)
+    plain = explain_graph(model, made, 1)
+    assert plain.molecule is None
+    assert plain.labels[0].startswith("C, ")
+    assert b"level 1: " in pooling_svg(plain), "without RDKit it is a graph"
+
+
+def pooling_svg(one: Explained) -> bytes:
+    import matplotlib as mpl
+
+    with mpl.rc_context({"svg.fonttype": "none"}):
+        return draw(one, "svg")
+
+
+def test_a_table_for_a_graph(model_file: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["explain", str(model_file), "motifs", "--graph", "7"]) == 0
+    said = capsys.readouterr().out
+    model, graph = FittedModel.load(model_file), load_dataset("motifs").subset([7])
+    for name, p in zip(model.class_names, model.predict_proba(graph)[0], strict=True):
+        assert f"{name} {p:.3f}" in said
+    found = trace(model, graph)
+    best = int(found.scores["y_d"][0].argmax())
+    line = next(line for line in said.splitlines() if line.split()[:1] == ["1"])
+    scores = [f"{found.scores[name][0, best]:.4f}" for name in ("y_r", "y_f", "y_d")]
+    edges = edges_left(graph, found.alive)[0, 0]
+    counts = f"1 {found.alive[0].sum()} of {graph.n_nodes} {edges} of {graph.n_edges // 2}"
+    assert line.split() == [*counts.split(), str(best), *scores]
+
+
+def test_broken_graphs_are_told(model_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    some = load_dataset("motifs").subset(range(20))
+    some.save(tmp_path / "graphs")
+    edges = np.load(tmp_path / "graphs" / "edge_disp.npy")
+    edges[some.edge_ptr[some.node_ptr[7]]] = 10_000
+    np.save(tmp_path / "graphs" / "edge_disp.npy", edges)
+    words = ["explain", str(model_file), str(tmp_path / "graphs")]
+    assert main([*words, "--scores", str(tmp_path / "scores.csv"), "--faithfulness"]) == 0
+    said = capsys.readouterr().out
+    assert "20 graphs; 1 could not be read" in said
+    assert "19 graphs of motifs" in said
+    with (tmp_path / "scores.csv").open() as stream:
+        table = list(csv.DictReader(stream))
+    (told,) = [row for row in table if row["reason"]]
+    assert (told["graph"], told["node"]) == ("7", "")
+    assert [row["graph"] for row in table if row["node"] == "0"] == [str(i) for i in range(20) if i != 7]
+    assert main([*words, "--graph", "7"]) == 2
+    assert "repeated or unsorted neighbour" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("motifs",), "say what to explain"),
+        (("motifs", "--graph", "1000"), "there is no graph 1000; motifs has 1,000, numbered from 0"),
+        (("motifs", "--graph", "-1"), "there is no graph -1"),
+        (("motifs", "--graph", "1", "--member", "3"), "there is no member 3"),
+        (("motifs", "--graph", "1", "--out", "a.pdf"), "must end in .svg, .png, .html"),
+        (("motifs", "--graph", "1", "--out", "no/where/a.svg"), "there is no folder no/where"),
+        (("motifs", "--graph", "1", "--out", "a.png", "--against", "MODEL"), "in a page only"),
+        (("motifs", "--out", "a.png"), "--out needs --graph"),
+        (("motifs", "--scores", "no/where/a.csv"), "there is no folder no/where"),
+        (("nowhere.zip", "--graph", "1"), "there is no data set at nowhere.zip"),
+    ],
+)
+def test_errors_are_one_line(
+    words: tuple[str, ...],
+    said: str,
+    model_file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["explain", str(model_file), *(str(model_file) if word == "MODEL" else word for word in words)]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_that_does_not_fit() -> None:
+    with pytest.raises(UserError, match="the model does not fit these graphs: motifs has no node labels"):
+        trace(fitted("cgi"), load_dataset("motifs"))
+    with pytest.raises(UserError, match="there are no graphs"):
+        trace(fitted("cgi"), graphs().subset([]))
+
+
+def test_without_plotly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    with pytest.raises(UserError, match=r"needs plotly: pip install 'cgipool\[explain\]'"):
+        page([explain_graph(fitted("cgi"), graphs(), 0)])
+
+
+def test_the_commands_of_the_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert len(COMMANDS) == 7
+    for command in COMMANDS:
+        program, *words = shlex.split(command)
+        assert program == "cgipool"
+        short = ["epochs=2" if word.startswith("epochs=") else word for word in words]
+        assert main(short) == 0, capsys.readouterr().err
+    said = capsys.readouterr().out
+    for line in re.findall(r"```text\n(.*?)```", TEXT, re.DOTALL)[0].splitlines():
+        words = re.sub(r"[\d.,]+", "", line).split()
+        assert words in [re.sub(r"[\d.,]+", "", other).split() for other in said.splitlines()], line
+    assert {path.name for path in tmp_path.iterdir()} >= {"graph3.svg", "graph3.html", "scores.csv"}
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", EXAMPLE], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("(3, ")
