@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint browser docs bench bench-gpu check-long clean
+.PHONY: demo test lint browser docs check-wheel bench bench-gpu check-long clean
 
 demo: .venv/core
 	$(BIN)/python -m cgipool demo
@@ -31,6 +31,16 @@ browser:
 
 docs: .venv/dev
 	$(BIN)/python -m mkdocs build --strict
+
+# The wheel, in an environment that has nothing of this checkout.
+check-wheel: .venv/core
+	rm -rf build/wheel && mkdir -p build/wheel
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
+	$(PYTHON) -m venv build/wheel/env
+	build/wheel/env/bin/python -m pip install --quiet --constraint constraints.txt build/wheel/*.whl
+	cd build/wheel && env/bin/cgipool --version && env/bin/cgipool methods && \
+		env/bin/cgipool study --help > /dev/null && \
+		env/bin/cgipool compare motifs --methods topk,none --splits 2 --set width=8 --set epochs=2
 
 bench: .venv/dev
 	$(BIN)/python benchmarks/cpu.py

@@ -126,6 +126,22 @@ def test_compare_on_ones_own_graphs(
     assert ", 0 of them new" in ok(capsys, *words)
 
 
+def test_compare_on_molecules_has_a_row_of_fingerprints(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("rdkit", reason="needs the extra chem")
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{'C' * n}O,wet\n{'C' * n}Cl,dry\n" for n in range(1, 21))
+    Path("train.csv").write_text("smiles,class\n" + rows)
+    ok(capsys, "data", "import", "train.csv", "--out", "mine", "--label", "class")
+    said = ok(capsys, "compare", "mine", "--methods", "none", "--splits", "2", "--set", "width=8", "--set", "epochs=2")
+    assert "ECFP + random forest | **100.00 ± 0.00**" in said.replace("\\", "")
+    record = next(
+        r for r in read_book(next(Path("runs").glob("compare-*"))).records.values() if "ecfp" in r.cell["method"]
+    )
+    assert [row["graphs"] for row in record.splits] == [{"train": 32, "val": 4, "test": 4}] * 2
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -8,6 +8,7 @@ from cgipool.data.graphs import GraphSet
 from cgipool.data.splits import KINDS, check_graphs
 from cgipool.errors import UserError, unknown
 from cgipool.pool import method_named
+from cgipool.study import fingerprints
 from cgipool.study.cell import Cell, Protocol
 from cgipool.study.plan import Study
 from cgipool.training.recipe import parse_setting, recipe_named
@@ -27,7 +28,8 @@ def comparison(
     """The study; `given` is how the user named the data set. Its cells know a set of the user's own by its content."""
     check_graphs(graphs)
     for method in methods:
-        method_named(method)
+        if method != fingerprints.NAME:
+            method_named(method)
     if split_kind not in KINDS:
         raise unknown("kind of split", split_kind, KINDS)
     settings = dict(map(parse_setting, changes))

@@ -19,6 +19,7 @@ from cgipool.data.catalogue import CATALOGUE
 from cgipool.data.splits import KINDS
 from cgipool.errors import UserError, unknown
 from cgipool.pool import METHODS, method_named
+from cgipool.study import fingerprints
 from cgipool.study.cell import Cell, Protocol
 from cgipool.study.records import FORMAT
 from cgipool.training.recipe import Recipe, recipe_named
@@ -44,7 +45,8 @@ class Study:
 
     def to_json(self) -> dict[str, Any]:
         """What a store keeps of it."""
-        titles = {value: METHODS[value].title for value in self.axes["method"] if value in METHODS}
+        known = {name: method.title for name, method in METHODS.items()} | {fingerprints.NAME: fingerprints.TITLE}
+        titles = {value: known[value] for value in self.axes["method"] if value in known}
         texts = {name: getattr(self, name) for name in TEXTS}
         cells = [{"key": c.key, "at": c.at, "published": c.published and list(c.published)} for c in self.cells]
         return {"format": FORMAT} | texts | {"axes": self.axes, "titles": {"method": titles}, "cells": cells}

@@ -15,6 +15,7 @@ from _thread import interrupt_main
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -26,6 +27,7 @@ from cgipool.data.graphs import GraphSet
 from cgipool.data.sources import load_dataset
 from cgipool.errors import UserError
 from cgipool.files import read_json
+from cgipool.study import fingerprints
 from cgipool.study.cell import Cell
 from cgipool.study.claims import Claim
 from cgipool.study.gather import Legs, commit_of, processor, split_rows
@@ -199,6 +201,10 @@ class Runner:
         elsewhere = begun.exists() and read_json(begun).get("device") != kind
         if not begun.exists() and folder.exists():  # killed before it was begun in earnest
             shutil.rmtree(folder)
+        if cell.method == fingerprints.NAME:
+            told = partial(self._told, cell, claim)
+            fingerprints.train_control(self.graphs[cell.dataset], cell, folder, told)
+            return
         train(
             self.graphs[cell.dataset],
             method=cell.method,
@@ -213,7 +219,7 @@ class Runner:
             out=folder,
             resume=not elsewhere,  # what another kind of device began cannot be gone on with
             overwrite=elsewhere,
-            tell=lambda progress: self._told(cell, claim, progress),
+            tell=partial(self._told, cell, claim),
         )
 
     def _told(self, cell: Cell, claim: Claim, progress: Progress) -> None:

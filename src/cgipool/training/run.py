@@ -87,8 +87,8 @@ def train(
     if len({split.index for split in splits}) < len(splits):
         raise UserError("two of the splits bear the same number, and each needs a folder of its own")
     with _folder(out) as folder:
-        identity = _identity(graphs, method, chosen, seed, splits, device, tf32)
-        _prepare(folder, identity | ({"ensemble": ensemble} if ensemble > 1 else {}), splits, resume, overwrite)
+        identity = identity_of(graphs, method, chosen, seed, splits, device, tf32)
+        prepare(folder, identity | ({"ensemble": ensemble} if ensemble > 1 else {}), splits, resume, overwrite)
         whole = [Task(method, chosen, split, seed, device, split_folder(folder, split.index)) for split in splits]
         members = [members_of(task, ensemble) for task in whole]
         began = time.perf_counter()
@@ -127,7 +127,7 @@ def _folder(out: str | Path | None) -> Iterator[Path]:
         yield Path(name)
 
 
-def _identity(
+def identity_of(
     graphs: GraphSet, method: str, recipe: Recipe, seed: int, splits: Sequence[Split], device: str, tf32: bool
 ) -> dict[str, Any]:
     """What was asked for, and the versions that it was made with (which a resumed run does not compare)."""
@@ -159,7 +159,7 @@ def content_of(graphs: GraphSet) -> str:
     return content.hexdigest()
 
 
-def _prepare(folder: Path, identity: dict, splits: Sequence[Split], resume: bool, overwrite: bool) -> None:
+def prepare(folder: Path, identity: dict, splits: Sequence[Split], resume: bool, overwrite: bool) -> None:
     """Make the folder ready for this run, or refuse: it holds another, or this one and nobody said `resume`."""
     known = folder / "run.json"
     if known.exists() and overwrite:
