@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from cgipool.errors import UserError
 from cgipool.explain.one import Explained
-from cgipool.explain.web import HTML, SCRIPT, STYLE
 from cgipool.picture import places, span_of
 from cgipool.report.page import in_script
 
@@ -34,16 +33,21 @@ def page(explained: Sequence[Explained]) -> str:
     if one.graph.node_truth is not None:
         head += "; ringed are the nodes that decide it"
     parts = {
-        "style": (files("cgipool.report") / "web" / "page.css").read_text(encoding="utf-8") + STYLE,
+        "style": _file("cgipool.report", "page.css") + _file("cgipool.explain", "page.css"),
         "title": escape(f"Graph {one.number} of {one.graph.name}"),
         "head": escape(head),
         "most": str(max(each.trace.levels for each in explained)),
         "models": "\n".join(_section(number, each) for number, each in enumerate(explained)),
         "plotly": _plotly(),
         "data": in_script(data),
-        "script": SCRIPT,
+        "script": _file("cgipool.explain", "page.js"),
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], HTML)
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _file("cgipool.explain", "page.html"))
+
+
+def _file(package: str, name: str) -> str:
+    """A fixed part of a page. The style begins with that of our reports."""
+    return (files(package) / "web" / name).read_text(encoding="utf-8")
 
 
 def _plotly() -> str:
