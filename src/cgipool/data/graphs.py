@@ -174,9 +174,11 @@ class GraphSet:
         chosen = np.asarray(ids if isinstance(ids, np.ndarray) else list(ids), dtype=np.int64)
         if chosen.size and not (chosen.min() >= 0 and chosen.max() < self.n_graphs):
             raise UserError(f"{self.name}: graph ids go from 0 to {self.n_graphs - 1}")
-        sizes = self.sizes[chosen]
+        # Only what is asked for is touched: the arrays may lie on disk, and be far larger than memory.
+        sizes = np.asarray(self.node_ptr[chosen + 1] - self.node_ptr[chosen])
         nodes = build.ranges(self.node_ptr[chosen], sizes)
-        edges = build.ranges(self.edge_ptr[nodes], self.degree[nodes])
+        degree = np.asarray(self.edge_ptr[nodes + 1] - self.edge_ptr[nodes])
+        edges = build.ranges(self.edge_ptr[nodes], degree)
 
         def cut(values: NDArray[Any] | None, where: NDArray[np.int64]) -> NDArray[Any] | None:
             return None if values is None else values[where]
@@ -184,7 +186,7 @@ class GraphSet:
         return GraphSet(
             self.name,
             build.pointer(sizes),
-            build.pointer(self.degree[nodes]),
+            build.pointer(degree),
             self.edge_disp[edges],
             self.y[chosen],
             self.class_names,
