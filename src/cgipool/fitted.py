@@ -18,14 +18,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cgipool.baselines import build_model
 from cgipool.data.batch import Batch, Batcher
 from cgipool.data.features import Encoder
 from cgipool.data.graphs import GraphSet, Names
 from cgipool.data.splits import Split, check_graphs, holdout
 from cgipool.errors import UserError
 from cgipool.files import read_json
-from cgipool.layers import InputSize
 from cgipool.network import Model, Output
 from cgipool.pool import Sizes, method_named
 from cgipool.training.checkpoint import load_tensors, save_tensors
@@ -33,7 +31,7 @@ from cgipool.training.ensemble import member_folder
 from cgipool.training.evaluate import chunks
 from cgipool.training.recipe import Recipe, recipe_named
 from cgipool.training.run import check_device, split_folder, train
-from cgipool.training.split import Tell
+from cgipool.training.split import Tell, model_of
 from cgipool.version import __version__
 
 KIND, FORMAT = "cgipool model", 1
@@ -62,22 +60,9 @@ class FittedModel:
     @cached_property
     def networks(self) -> list[Model]:
         """[M] ready to answer."""
-        recipe, made = self.recipe, []
+        made = []
         for weights in self.members:
-            model = build_model(
-                self.method,
-                InputSize(self.encoder.columns, self.encoder.n_floats, self.encoder.others),
-                list(self.shares),
-                form=recipe.form,
-                conv=recipe.conv,
-                width=recipe.width,
-                levels=recipe.levels,
-                readout=recipe.readout,
-                ratio=recipe.ratio,
-                dropout=recipe.dropout,
-                mi=recipe.mi,
-                sizes=self.sizes,
-            )
+            model = model_of(self.method, self.recipe, self.encoder, self.shares, self.sizes)
             model.load_state_dict(weights)
             model.compact = True
             made.append(model.to(self.device).eval())

@@ -3,7 +3,7 @@
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -101,25 +101,31 @@ def fit_encoder(task: Task, graphs: GraphSet) -> Encoder:
 
 def initial_model(task: Task, graphs: GraphSet, encoder: Encoder) -> Model:
     """The model with its initial weights, which depend on (seed, split, member) alone."""
-    recipe, train = task.recipe, task.split.train
+    train = task.split.train
+    shares = np.bincount(graphs.y[train], minlength=graphs.n_classes) / len(train)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(task.key(INIT))
-        model = build_model(
-            task.method,
-            InputSize(encoder.columns, encoder.n_floats, encoder.others),
-            (np.bincount(graphs.y[train], minlength=graphs.n_classes) / len(train)).tolist(),
-            form=recipe.form,
-            conv=recipe.conv,
-            width=recipe.width,
-            levels=recipe.levels,
-            readout=recipe.readout,
-            ratio=recipe.ratio,
-            dropout=recipe.dropout,
-            mi=recipe.mi,
-            sizes=Sizes.of(graphs.sizes[train]),
-        )
+        model = model_of(task.method, task.recipe, encoder, shares.tolist(), Sizes.of(graphs.sizes[train]))
     model.compact = torch.device(task.device).type == "cpu" or not method_named(task.method).fast
     return model.to(task.device)
+
+
+def model_of(method: str, recipe: Recipe, encoder: Encoder, shares: Sequence[float], sizes: Sizes) -> Model:
+    """The model of a method with a recipe's settings; shares of classes and sizes are those of the training graphs."""
+    return build_model(
+        method,
+        InputSize(encoder.columns, encoder.n_floats, encoder.others),
+        shares,
+        form=recipe.form,
+        conv=recipe.conv,
+        width=recipe.width,
+        levels=recipe.levels,
+        readout=recipe.readout,
+        ratio=recipe.ratio,
+        dropout=recipe.dropout,
+        mi=recipe.mi,
+        sizes=sizes,
+    )
 
 
 def epoch_ids(task: Task, epoch: int) -> Iterator[np.ndarray]:
