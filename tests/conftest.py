@@ -1,14 +1,21 @@
 """Fixtures that several test folders share: where the data sets are, and a cache of the test's own."""
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is first imported: kernels then run in Python
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+QUIET = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+         "--disable-background-networking", "--disable-component-update", "--disable-sync"]  # fmt: skip
+"""How Chromium is started so that it asks the network for nothing by itself."""
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -46,3 +53,18 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A headless Chromium, driven by Playwright. Without one a test skips, or fails where CI must have it."""
+    if CHROMIUM is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("no Chromium here, and CI must have one: make browser")
+        pytest.skip("needs Chromium: make browser")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        yield browser
+        browser.close()

@@ -1,36 +1,20 @@
 """The page of one graph in a real Chromium: the slider, the scores on hover, both themes and a phone."""
 
-import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from cgipool import GraphSet, load_dataset
 from cgipool.cli import main
 from cgipool.explain import Explained, explain_graph, page
 from cgipool.fitted import FittedModel, fit
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 EVIL = "<img src=x onerror=alert(1)></script><script>alert(2)</script>{{data}} NAME"
 NUMBER = 3
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    if CHROMIUM is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("no Chromium here, and CI must have one: make browser")
-        pytest.skip("needs Chromium: make browser")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

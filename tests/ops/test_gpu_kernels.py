@@ -60,9 +60,9 @@ def test_every_op_of_a_static_step_has_a_kernel() -> None:
 
 
 def test_large_graphs_are_ranked_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cgipool.ops.gpu import graphs
+    from cgipool.ops.gpu import ranks
 
-    monkeypatch.setattr(graphs, "LARGE", 8)
+    monkeypatch.setattr(ranks, "LARGE", 8)
     random = torch.Generator().manual_seed(0)
     slot_ptr = torch.tensor([[0, 700, 701, 740, 745]])
     sizes = torch.diff(slot_ptr[0])
@@ -75,5 +75,5 @@ def test_large_graphs_are_ranked_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     alive[:, 745:] = 0
     for k in ([300, 1, 20, 2], [1, 0, 39, 5], [700, 1, 0, 3]):
         where = (torch.tensor([k]), graph, slot_ptr)
-        kept = graphs.keep_top_k(*(t.to(DEVICE) for t in (score, alive, *where))).cpu()
+        kept = ranks.keep_top_k(*(t.to(DEVICE) for t in (score, alive, *where))).cpu()
         assert torch.equal(kept, OPS["keep_top_k"].run(score, alive, *where))

@@ -219,10 +219,10 @@ propagate = GraphOp(
 )
 degree = GraphOp(reference.degree, 1, lambda alive, row_ptr, neighbor: _like(alive), gpu="nodes.degree")
 keep_top_k = GraphOp(
-    reference.keep_top_k, 2, lambda score, alive, k, graph, slot_ptr: _like(score), gpu="graphs.keep_top_k"
+    reference.keep_top_k, 2, lambda score, alive, k, graph, slot_ptr: _like(score), gpu="ranks.keep_top_k"
 )
 order = GraphOp(
-    reference.order, 1, lambda score, alive, graph, slot_ptr: (_like(graph), _like(graph)), gpu="graphs.order"
+    reference.order, 1, lambda score, alive, graph, slot_ptr: (_like(graph), _like(graph)), gpu="ranks.order"
 )
 sums = GraphOp(
     reference.sums,
