@@ -39,6 +39,7 @@ def explain(
     ] = False,
     member: Annotated[int, typer.Option(min=0, help="Which member, where MODEL is an ensemble.")] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Of the random nodes of --faithfulness.")] = 0,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
 ) -> None:
     """Show which nodes a model keeps at each level, with what scores, and whether that means anything."""
     from cgipool.files import writable
@@ -51,10 +52,11 @@ def explain(
     for path in (out, scores):
         if path is not None:
             writable(path)
-    fitted = FittedModel.load(model)
+    fitted = FittedModel.load(model, device)
+    other = None if against is None else FittedModel.load(against, device)
     graphs = open_graphs(data)
     if graph is not None:
-        _explain_graph(fitted, None if against is None else FittedModel.load(against), graphs, graph, member, out)
+        _explain_graph(fitted, other, graphs, graph, member, out)
     if scores is not None:
         _write_scores(fitted, graphs, member, scores)
     if faithful:
