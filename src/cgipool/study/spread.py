@@ -11,6 +11,7 @@ from typing import Any
 
 from cgipool.errors import UserError
 from cgipool.study.cell import Cell
+from cgipool.study.estimate import predicted
 from cgipool.study.run import Outcome, Runner, Stop, Watcher
 from cgipool.study.store import Store
 from cgipool.training.run import end_with_parent
@@ -51,7 +52,9 @@ def run_spread(
     watcher: Watcher | None = None,
     **options: Any,
 ) -> Outcome:
-    """Finish cells on several devices; whichever is free takes the next that nobody has. `options` are a `Runner`'s."""
+    """Finish cells on several devices; whichever is free takes the longest that nobody has, so that all end at about the
+    same time. `options` are a `Runner`'s."""
+    cells = sorted(cells, key=lambda cell: predicted(cell, devices[0]), reverse=True)
     stop, watcher, by_key = Stop(), watcher or Watcher(), {cell.key: cell for cell in cells}
     context = multiprocessing.get_context("spawn")
     messages = context.Queue()
