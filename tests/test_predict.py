@@ -8,10 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cgipool import GraphSet, load_dataset
 from cgipool.cli import main
 from cgipool.fitted import FittedModel
+from cgipool.predict import CHUNK, chunks_of, count_of, shard_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -72,6 +75,8 @@ def test_a_broken_graph_is_told_and_does_not_stop_the_rest(
     [
         (("predict", "none.safetensors", "motifs"), "cannot read none.safetensors"),
         (("predict", "MODEL", "nowhere.zip"), "there is no data set at nowhere.zip"),
+        (("predict", "MODEL", "motifs", "--shard", "3"), "--shard '3' is not of the form I/N"),
+        (("predict", "MODEL", "motifs", "--shard", "0/3"), "the first number must be from 1 to 3"),
         (("fit", "motifs", "--out", "no/where/model"), "there is no folder no/where"),
         (("fit", "motifs", "--set", "widht=3"), "unknown setting 'widht'"),
         (("fit", "motifs", "--validation", "2"), "between 0 and 1"),
@@ -86,6 +91,44 @@ def test_errors_are_one_line(
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
+
+
+@given(st.integers(0, 50_000), st.integers(1, 12))
+def test_shares_are_all_graphs_in_order(count: int, shards: int) -> None:
+    spans = [shard_of(count, number, shards) for number in range(1, shards + 1)]
+    assert [number for start, stop in spans for number in range(start, stop)] == list(range(count))
+    if count >= shards * CHUNK:
+        assert all(start % CHUNK == 0 for start, _ in spans)
+        assert all(stop > start for start, stop in spans)
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+@pytest.mark.parametrize(("copies", "shards"), [(1, 3), (1, 60), (9, 2)])
+def test_shares_put_end_to_end_are_the_whole(
+    model: Path, tmp_path: Path, form: list[str], copies: int, shards: int
+) -> None:
+    base = load_dataset("motifs")
+    GraphSet.join([base] * copies if copies > 1 else [base.subset(range(50))]).save(tmp_path / "graphs")
+    words = ["predict", str(model), str(tmp_path / "graphs"), *form, "--out"]
+    assert main([*words, str(tmp_path / "whole")]) == 0
+    for number in range(1, shards + 1):
+        assert main([*words, str(tmp_path / f"part-{number}"), "--shard", f"{number}/{shards}"]) == 0
+    parts = [(tmp_path / f"part-{number}").read_text() for number in range(1, shards + 1)]
+    assert "".join(parts) == (tmp_path / "whole").read_text()
+
+
+def test_shares_of_an_import_keep_its_ids(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    for name, text in (
+        ("graphs", "graph,label\n" + "".join(f"g{g},{g % 2}\n" for g in range(5))),
+        ("edges", "graph,source,target\n" + "".join(f"g{g},0,1\n" for g in range(5))),
+    ):
+        (tmp_path / f"{name}.csv").write_text(text)
+    assert main(["data", "import", str(tmp_path), "--out", str(tmp_path / "set")]) == 0
+    capsys.readouterr()
+    assert main(["predict", str(model), str(tmp_path / "set"), "--shard", "2/2"]) == 0
+    assert [line.partition(",")[0] for line in capsys.readouterr().out.splitlines()] == ["g2", "g3", "g4"]
+    chunks = chunks_of(tmp_path / "set", FittedModel.load(model), start=1, stop=3)
+    assert [list(chunk.ids) for chunk in chunks] == [["g1", "g2"]]
 
 
 def test_molecules_from_a_table(tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,6 +149,10 @@ def test_molecules_from_a_table(tmp_path: Path, capsys: pytest.CaptureFixture, m
     assert "graph nonsense" in capsys.readouterr().err
     assert main(["predict", "m.safetensors", "new.csv", "--smiles", "molecule"]) == 2
     assert "no column 'molecule'" in capsys.readouterr().err
+    assert count_of("new.csv") == 3
+    for number, ids in ((1, ["id", "ethanol"]), (2, ["nonsense", "butane"])):
+        assert main(["predict", "m.safetensors", "new.csv", "--shard", f"{number}/2"]) == 0
+        assert [line.partition(",")[0] for line in capsys.readouterr().out.splitlines()] == ids
     assert main(["predict", "m.safetensors", "train"]) == 0
     assert capsys.readouterr().out.splitlines()[1].startswith("1,")
 

@@ -49,15 +49,16 @@ class Chunk:
     """By place among the ids."""
 
 
-def graph_chunks(graphs: GraphSet, size: int = CHUNK) -> Iterator[Chunk]:
-    """The graphs of a set, whose arrays may lie on disk."""
-    for start in range(0, graphs.n_graphs, size):
-        stop = min(start + size, graphs.n_graphs)
-        ids = list(map(str, range(start, stop)))
+def graph_chunks(graphs: GraphSet, size: int = CHUNK, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
+    """The graphs of a set, whose arrays may lie on disk, or those from `start` up to `stop` alone."""
+    end = graphs.n_graphs if stop is None else stop
+    for first in range(start, end, size):
+        last = min(first + size, end)
+        ids = list(map(str, range(first, last)))
         try:
-            yield Chunk(ids, _checked(graphs, start, stop))
+            yield Chunk(ids, _checked(graphs, first, last))
         except UserError:
-            yield _one_by_one(graphs, start, stop, ids)
+            yield _one_by_one(graphs, first, last, ids)
 
 
 def named(chunks: Iterable[Chunk], ids: Iterable[str]) -> Iterator[Chunk]:
@@ -74,13 +75,21 @@ def ids_of(folder: Path) -> Iterator[str]:
             yield row.get("id") or row["row"]
 
 
-def smiles_chunks(path: Path, column: str | None, featurizer: dict[str, Any], size: int = CHUNK) -> Iterator[Chunk]:
-    """The molecules of a table with a column of SMILES; the id of a row is its "id" or "name", else its number."""
+def smiles_chunks(
+    path: Path,
+    column: str | None,
+    featurizer: dict[str, Any],
+    size: int = CHUNK,
+    start: int = 0,
+    stop: int | None = None,
+) -> Iterator[Chunk]:
+    """The molecules of a table with a column of SMILES, or those of the rows from `start` up to `stop` counted from 0;
+    the id of a row is its "id" or "name", else its number from 1."""
     from cgipool.data.importers.smiles import molecule_rows
     from cgipool.data.molecules import MoleculeFeaturizer, NotAMoleculeError, parse_smiles
 
     made = MoleculeFeaturizer.from_json(featurizer)
-    rows = molecule_rows(path, column)
+    rows = molecule_rows(path, column, start, stop)
     while some := list(itertools.islice(rows, size)):
         gather, reasons = made.gather(), {}
         for place, (_, text) in enumerate(some):
@@ -93,15 +102,43 @@ def smiles_chunks(path: Path, column: str | None, featurizer: dict[str, Any], si
         yield Chunk([name for name, _ in some], graphs, reasons)
 
 
-def chunks_of(path: str | Path, model: FittedModel, column: str | None = None) -> Iterator[Chunk]:
-    """What there is to predict at a path: a table of SMILES, or graphs."""
+def chunks_of(
+    path: str | Path, model: FittedModel, column: str | None = None, start: int = 0, stop: int | None = None
+) -> Iterator[Chunk]:
+    """What there is to predict at a path: a table of SMILES, or graphs. From `start` up to `stop` alone, if these are
+    given: row numbers of the table or graph numbers, from 0."""
     place = Path(path)
-    if place.suffix.lower() in TABLES and place.is_file():
+    if _is_table(place):
         if model.featurizer is None:
             raise UserError(f"{path} is a table, but the model was not trained on molecules: it cannot read SMILES")
-        return smiles_chunks(place, column, model.featurizer)
-    chunks = graph_chunks(open_graphs(path))
-    return named(chunks, ids_of(place)) if (place / IDS).is_file() else chunks
+        return smiles_chunks(place, column, model.featurizer, start=start, stop=stop)
+    chunks = graph_chunks(open_graphs(path), start=start, stop=stop)
+    return named(chunks, itertools.islice(ids_of(place), start, None)) if (place / IDS).is_file() else chunks
+
+
+def count_of(path: str | Path) -> int:
+    """How many graphs, or rows of a table of SMILES, there are to predict at a path."""
+    if not _is_table(Path(path)):
+        return open_graphs(path).n_graphs
+    from cgipool.data.importers.table import Table
+
+    return sum(len(rows) for (rows,) in Table(Path(path)).batches(0))
+
+
+def shard_of(count: int, number: int, shards: int) -> tuple[int, int]:
+    """Start and stop of one of several consecutive shares of so many graphs; shares are numbered from 1.
+
+    Where each can have a whole chunk they begin where the chunks of the whole do: the networks then see the very same
+    batches, and give the very same numbers.
+    """
+    unit = CHUNK if count >= shards * CHUNK else 1
+    chunks = -(-count // unit)
+    start, stop = (min(count, unit * (chunks * n // shards)) for n in (number - 1, number))
+    return start, stop
+
+
+def _is_table(path: Path) -> bool:
+    return path.suffix.lower() in TABLES and path.is_file()
 
 
 def _one_by_one(graphs: GraphSet, start: int, stop: int, ids: Sequence[str]) -> Chunk:
@@ -141,13 +178,15 @@ def open_graphs(path: str | Path) -> GraphSet:
 
 
 class Writer:
-    """Rows as CSV or as lines of JSON: id, prediction, a probability for each class, and why there is none."""
+    """Rows as CSV or as lines of JSON: id, prediction, a probability for each class, and why there is none.
 
-    def __init__(self, out: TextIO, class_names: Sequence[str], as_json: bool) -> None:
+    `headed` says whether a CSV begins with the names of its columns.
+    """
+
+    def __init__(self, out: TextIO, class_names: Sequence[str], as_json: bool, headed: bool = True) -> None:
         self.out, self.names, self.as_json = out, class_names, as_json
-        self.table: Any = None
-        if not as_json:
-            self.table = csv.writer(out, lineterminator="\n")
+        self.table = csv.writer(out, lineterminator="\n")
+        if headed and not as_json:
             self.table.writerow(["id", "prediction", *(f"p({name})" for name in class_names), "reason"])
 
     def write(self, row: Row) -> None:

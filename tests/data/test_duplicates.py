@@ -8,9 +8,10 @@ import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from random_sets import graph_sets
 
-from cgipool.data import GraphSet, build, describe, read_tu, wl_classes
+from cgipool.data import GraphSet, build, describe, duplicates, read_tu, wl_classes
 
 
 def from_networkx(*graphs: nx.Graph) -> GraphSet:
@@ -60,6 +61,25 @@ def test_nodes_of_more_than_one_stretch() -> None:
     star = nx.star_graph(build.CHUNK + 5)
     graphs = from_networkx(star, nx.path_graph(3), star, nx.path_graph(3), nx.empty_graph(2))
     assert wl_classes(graphs).tolist() == [0, 1, 0, 1, 2]
+
+
+@given(st.lists(st.integers(0, 2**16), min_size=2, max_size=12), st.sampled_from([1, 30, 10**6]))
+def test_stretches_do_not_matter(seeds: list[int], stretch: int) -> None:
+    """Refined all together until no colour of any graph splits, which is how 1-WL is defined."""
+    graphs = from_networkx(*(nx.gnp_random_graph(2 + seed % 6, 0.4, seed=seed) for seed in seeds))
+    colour = np.zeros(graphs.n_nodes, dtype=np.int64)
+    for _ in range(graphs.n_nodes):
+        around: list[list[int]] = [[] for _ in colour]
+        for source, step in zip(graphs.edge_source, graphs.edge_disp, strict=True):
+            around[source].append(int(colour[source + step]))
+        number: dict[tuple[int, tuple[int, ...]], int] = {}
+        seen = [(int(own), tuple(sorted(others))) for own, others in zip(colour, around, strict=True)]
+        colour = np.array([number.setdefault(key, len(number)) for key in seen])
+    cells: dict[tuple[int, ...], int] = {}
+    bags = [tuple(sorted(part.tolist())) for part in np.split(colour, graphs.node_ptr[1:-1])]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(duplicates, "CHUNK", stretch)
+        assert wl_classes(graphs).tolist() == [cells.setdefault(bag, len(cells)) for bag in bags]
 
 
 def test_what_no_1wl_can_tell_apart() -> None:

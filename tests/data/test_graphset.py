@@ -251,7 +251,7 @@ def test_full_disk_leaves_the_previous_folder(
 
     with monkeypatch.context() as patch:
         if failing == "save":
-            patch.setattr(np, "save", no_space)
+            patch.setattr(np.lib.format, "write_array_header_1_0", no_space)
         else:
             patch.setattr(os, "replace", count_then_fail)
         with pytest.raises(UserError, match=r"cannot save small to .*: No space left on device"):

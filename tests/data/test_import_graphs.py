@@ -13,7 +13,8 @@ from random_sets import assert_equal, write_tu
 from torch_geometric.data import Data, InMemoryDataset
 
 from cgipool.data import GraphSet, load_dataset, read_tu
-from cgipool.data.importers import Imported, Skipped, Wishes, import_data, read_ids
+from cgipool.data.importers import Skipped, Wishes, import_data, read_ids
+from cgipool.data.writer import GraphSetWriter
 from cgipool.errors import UserError
 
 EDGES = {
@@ -331,7 +332,8 @@ def test_saving_keeps_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert_equal(load_dataset(target), found.graphs)
     assert read_ids(target) == {"graph": ["0", "1", "2"], "row": ["1", "2", "3"], "id": ["first", "second", "third"]}
     (target / "own.txt").touch()
-    monkeypatch.setattr(Imported, "_write", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    no_space = OSError(28, "No space left on device")
+    monkeypatch.setattr(GraphSetWriter, "append", lambda *_: (_ for _ in ()).throw(no_space))
     with pytest.raises(UserError, match=r"cannot save mine to .*set: No space left on device"):
         found.save(target)
     assert (target / "own.txt").exists()

@@ -1,7 +1,10 @@
 """`cgipool data list | info | fetch | import`."""
 
 import json
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +13,8 @@ import typer
 from cgipool.errors import unknown
 
 if TYPE_CHECKING:
-    from cgipool.data.importers import Imported
+    from cgipool.data.importers import Saved
+    from cgipool.data.spill import Tell
 
 app = typer.Typer(help="List, describe, download and import data sets.", add_completion=False)
 
@@ -103,33 +107,53 @@ def import_(
     """Read data of your own (TU, SMILES, SDF, GraphML, edge lists, PyG) and save it for the other commands."""
     from cgipool.cli.tables import info_table, output
     from cgipool.data import describe
-    from cgipool.data.importers import Wishes, check_target, import_data
+    from cgipool.data.importers import Wishes, import_to, read_skipped
 
-    check_target(out)
     wishes = Wishes(label, smiles, threshold, skip_unlabelled, strict, largest_fragment)
-    imported = import_data(path, form=form, name=name, wishes=wishes)
-    if scaffold_splits is not None:
-        imported = imported.with_scaffold_splits(scaffold_splits, seed)
-    imported.save(out)
-    described = describe(imported.graphs)
+    scaffolds = None if scaffold_splits is None else (scaffold_splits, seed)
+    with _importing() as tell:
+        saved = import_to(path, out, form=form, name=name, wishes=wishes, scaffolds=scaffolds, tell=tell)
+    described = describe(saved.graphs)
     if as_json:
-        skipped = [row._asdict() for row in imported.skipped]
+        skipped = [row._asdict() for row in read_skipped(out)]
         typer.echo(json.dumps(described | {"skipped": skipped, "out": str(out)}, ensure_ascii=False))
         return
     console = output()
     console.print(info_table(described))
-    for line in _closing(imported, out):
+    for line in _closing(saved, out):
         console.print(line, soft_wrap=True)
 
 
-def _closing(imported: "Imported", out: Path) -> Iterator[str]:
+@contextmanager
+def _importing() -> Iterator["Tell"]:
+    """Gives what an import tells how far it is: one line that changes on a terminal, a line now and then elsewhere."""
+    from cgipool.cli.progress import SECONDS, stderr
+
+    console, alive = stderr()
+    last = time.monotonic()
+
+    def tell(what: str, count: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= (0.5 if alive else SECONDS):
+            last = time.monotonic()
+            status.update(f"reading: {count:,} {what}")
+            if not alive:
+                console.print(f"reading: {count:,} {what}")
+
+    with console.status("reading") as status:
+        yield tell
+
+
+def _closing(saved: "Saved", out: Path) -> Iterator[str]:
     """What was left out, row by row where it is little, and where things are."""
-    for row, reason, text in imported.skipped[:LISTED]:
+    from cgipool.data.importers import read_skipped
+
+    for row, reason, text in islice(read_skipped(out), LISTED):
         yield f"left out: row {row}, {text!r}: {reason}"
-    if len(imported.skipped) > LISTED:
-        yield f"left out: {len(imported.skipped) - LISTED:,} more rows, all listed in {out / 'skipped.csv'}"
-    for file, splits in imported.splits.items():
-        yield f"{len(splits)} splits: {out / file}"
+    if saved.skipped > LISTED:
+        yield f"left out: {saved.skipped - LISTED:,} more rows, all listed in {out / 'skipped.csv'}"
+    for file, count in saved.splits.items():
+        yield f"{count} splits: {out / file}"
     yield f"saved in {out}"
 
 

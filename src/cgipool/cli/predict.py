@@ -24,21 +24,28 @@ def predict(
         str | None, typer.Option(metavar="COLUMN", help="The column of SMILES. Default: the one called so.")
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first graph that cannot be read.")] = False,
+    shard: Annotated[
+        str | None,
+        typer.Option(metavar="I/N", help="The I-th of N consecutive shares alone; put end to end, they are the whole."),
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
 ) -> None:
     """Predict the class of every graph: id, prediction, a probability for each class.
 
     A graph that cannot be read has a row without probabilities and with the reason. Memory does not grow with the
-    number of graphs; a saved set stays on disk.
+    number of graphs; a saved set stays on disk. Of the shares of a CSV the first alone has the header.
     """
     from cgipool.fitted import FittedModel
-    from cgipool.predict import Writer, chunks_of, predictions
+    from cgipool.predict import Writer, chunks_of, count_of, predictions, shard_of
+    from cgipool.study.share import parse_shard
 
+    number, shards = (1, 1) if shard is None else parse_shard(shard)
     fitted = FittedModel.load(model, device)
-    rows = predictions(fitted, chunks_of(data, fitted, smiles), strict)
+    start, stop = (0, None) if shards == 1 else shard_of(count_of(data), number, shards)
+    rows = predictions(fitted, chunks_of(data, fitted, smiles, start, stop), strict)
     began, last, count, bad = time.monotonic(), 0.0, 0, 0
     with _output(out) as stream:
-        writer = Writer(stream, fitted.class_names, as_json)
+        writer = Writer(stream, fitted.class_names, as_json, headed=number == 1)
         for row in rows:
             writer.write(row)
             count, bad = count + 1, bad + (row.probabilities is None)

@@ -51,6 +51,13 @@ class TextFiles:
         if self._zip is not None:
             self._zip.close()
 
+    @property
+    def size(self) -> int:
+        """The bytes of all files together."""
+        if self._zip is None:
+            return sum((self.path / member).stat().st_size for member in self._members.values())
+        return sum(self._zip.getinfo(member).file_size for member in self._members.values())
+
     def has(self, part: str) -> bool:
         """Whether there is a NAME_part.txt."""
         return f"{self.name}_{part}.txt" in self._members

@@ -67,8 +67,9 @@ class Batcher:
         self.device = torch.device(device)
         self._category = inputs.category
         self._floats = inputs.floats if inputs.floats is not None else np.zeros((graphs.n_nodes, 0), np.float32)
-        self._degree = np.diff(graphs.edge_ptr).astype(np.int32)
-        self._edge_of_graph = graphs.edge_ptr[graphs.node_ptr]
+        # Plain arrays even over files: cutting pieces out of a `memmap` takes several times as long.
+        self._edge_ptr, self._edge_disp = np.asarray(graphs.edge_ptr), np.asarray(graphs.edge_disp)
+        self._edge_of_graph = self._edge_ptr[graphs.node_ptr]
 
     def capacity(self, ids: np.ndarray) -> Capacity:
         """The room that the graphs with these ids need."""
@@ -89,11 +90,12 @@ class Batcher:
         node = np.repeat(first - slot_ptr[: len(ids)], size) + np.arange(used)
 
         row_ptr = np.zeros(room.positions + 1, np.int32)
-        degree = self._degree[node]
-        np.cumsum(degree, out=row_ptr[1 : used + 1])
+        first_edge = self._edge_of_graph[ids]
+        entries = self._edge_of_graph[ids + 1] - first_edge
+        row_ptr[1 : used + 1] = self._edge_ptr[node + 1] + np.repeat(np.cumsum(entries) - entries - first_edge, size)
         row_ptr[used + 1 :] = row_ptr[used]
         neighbor = np.zeros(room.entries, np.int32)
-        neighbor[: row_ptr[used]] = self._neighbors(ids, degree)
+        neighbor[: row_ptr[used]] = self._neighbors(ids, np.diff(row_ptr[: used + 1]))
 
         y, number = np.zeros((2, room.graphs), np.int64)
         y[: len(ids)], number[: len(ids)] = g.y[ids], ids
@@ -120,7 +122,7 @@ class Batcher:
     def _neighbors(self, ids: np.ndarray, degree: np.ndarray) -> np.ndarray:
         """The neighbours of each position, as positions; a graph's edges lie together and are copied as one piece."""
         first, last = self._edge_of_graph[ids], self._edge_of_graph[ids + 1]
-        displacement = [self.graphs.edge_disp[a:b] for a, b in zip(first, last, strict=True)]
+        displacement = [self._edge_disp[a:b] for a, b in zip(first, last, strict=True)]
         return np.concatenate(displacement) + np.repeat(np.arange(len(degree), dtype=np.int32), degree)
 
 

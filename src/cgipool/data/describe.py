@@ -7,6 +7,9 @@ import numpy as np
 from cgipool.data.duplicates import wl_classes
 from cgipool.data.graphs import GraphSet
 
+STRETCH = 1 << 20
+"""Nodes that are looked at at a time."""
+
 UNUSED = "edge weights, labels and attributes are kept but no present recipe uses them"
 
 
@@ -30,7 +33,10 @@ def describe(graphs: GraphSet) -> dict[str, Any]:
         "smallest": int(sizes.min()),
         "median": float(np.median(sizes)),
         "largest": int(sizes.max()),
-        "isolated_nodes": int(np.count_nonzero(graphs.degree == 0)),
+        "isolated_nodes": sum(
+            int(np.count_nonzero(np.diff(graphs.edge_ptr[start : start + STRETCH + 1]) == 0))
+            for start in range(0, graphs.n_nodes, STRETCH)
+        ),
         "classes": [
             {"name": name, "graphs": count, "share": count / n}
             for name, count in zip(graphs.class_names, members, strict=True)
@@ -51,7 +57,7 @@ def duplicates(graphs: GraphSet) -> dict[str, int]:
     """Graphs up to what 1-WL can tell: distinct kinds, graphs with a twin, kinds whose graphs differ in class."""
     kind = wl_classes(graphs)
     members = np.bincount(kind)
-    labels_of_kind = np.unique(np.stack([kind, graphs.y]), axis=1)[0]
+    labels_of_kind = np.unique(kind * graphs.n_classes + graphs.y) // max(graphs.n_classes, 1)
     return {
         "distinct": len(members),
         "with_twin": int(members[members > 1].sum()),

@@ -1,10 +1,13 @@
 """What a model sees of a node: the column numbers of one joint one-hot input, and float columns.
 
 The one-hot matrix itself is never built (COLLAB's would need 0.7 GB): a model looks up one row of weights per column
-number. Shapes: N nodes, K label columns (1 for degrees), D float columns.
+number. Of a set that lies on disk nothing of the size of its nodes is held. Shapes: N nodes, K label columns (1 for
+degrees), D float columns.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,16 +21,35 @@ from cgipool.errors import UserError, unknown
 SOURCES = ("auto", "label", "degree")
 VOCABULARIES = ("train", "all")
 
+STRETCH = 1 << 22
+"""Nodes that are looked at at a time."""
+
+
+class NodeRows:
+    """[N, …] what is known of the nodes of a set on disk, worked out for those that are asked for."""
+
+    def __init__(self, nodes: int, rows: Callable[[NDArray[np.int64]], NDArray[Any]]) -> None:
+        self._nodes, self._rows = nodes, rows
+
+    def __len__(self) -> int:
+        return self._nodes
+
+    def __getitem__(self, nodes: NDArray[np.int64]) -> NDArray[Any]:
+        return self._rows(nodes)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self._rows(np.arange(self._nodes)), dtype)
+
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
     """Encoded nodes."""
 
-    category: NDArray[np.int32]
+    category: NDArray[np.int32] | NodeRows
     """[N, K] column numbers, each label column in its own stretch of the `columns`."""
     columns: int
     """Width of the joint one-hot input."""
-    floats: NDArray[np.float32] | None
+    floats: NDArray[np.float32] | NodeRows | None
     """[N, D] standardised attributes."""
 
 
@@ -72,15 +94,13 @@ class Encoder:
         if source == "auto":
             source = "degree" if graphs.category is None else "label"
         ids = np.arange(graphs.n_graphs) if train_ids is None else np.asarray(train_ids, dtype=np.int64)
-        nodes = ranges(graphs.node_ptr[ids], graphs.sizes[ids])
-        codes, values = _codes(graphs, source)
-        seen = []
-        for j, names in enumerate(values):
-            known = np.full(len(names), vocabulary == "all")
-            known[codes[nodes, j]] = True
-            seen.append(tuple(known.tolist()))
-        mean, scale = _moments(graphs, nodes) if attributes else (None, None)
-        return cls(source, vocabulary, values, tuple(seen), mean, scale)
+        codes = _Codes(graphs, source)
+        known = [np.full(len(names), vocabulary == "all") for names in codes.names]
+        for nodes in _stretches(graphs, ids):
+            for seen, column in zip(known, codes.of(nodes).T, strict=True):
+                seen[column] = True
+        mean, scale = _moments(graphs, ids) if attributes else (None, None)
+        return cls(source, vocabulary, codes.names, tuple(tuple(seen.tolist()) for seen in known), mean, scale)
 
     @property
     def columns(self) -> int:
@@ -100,20 +120,35 @@ class Encoder:
 
     def encode(self, graphs: GraphSet) -> Inputs:
         """The inputs of these graphs, of the fitted set or of others."""
-        codes, values = _codes(graphs, self.source)
-        if len(values) != len(self.values):
-            raise UserError(f"{graphs.name}: {len(values)} node label columns where {len(self.values)} were fitted")
-        category = np.empty(codes.shape, dtype=np.int32)
-        offset = 0
-        for j, names in enumerate(values):
-            place = self._places(j, names)[codes[:, j]]
-            if self.vocabulary == "all" and (strange := place == len(self.values[j])).any():
-                what = "degree" if self.source == "degree" else f"node label (column {j})"
-                value = names[codes[np.argmax(strange), j]]
-                raise UserError(f"{graphs.name}: {what} {value} is not in the vocabulary, which has no 'other' column")
-            category[:, j] = offset + place
+        codes = _Codes(graphs, self.source)
+        if len(codes.names) != len(self.values):
+            raise UserError(
+                f"{graphs.name}: {len(codes.names)} node label columns where {len(self.values)} were fitted"
+            )
+        if self.vocabulary == "all":
+            self._check_known(graphs, codes)
+        offset, tables = 0, []
+        for j, names in enumerate(codes.names):
+            tables.append(offset + self._places(j, names))
             offset += len(self.values[j]) + (self.vocabulary == "train")
-        return Inputs(category, self.columns, self._floats(graphs))
+        category = NodeRows(graphs.n_nodes, lambda nodes: _looked_up(tables, codes.of(nodes)))
+        floats = self._floats(graphs)
+        if graphs.is_mapped:
+            return Inputs(category, self.columns, floats)
+        return Inputs(np.asarray(category), self.columns, None if floats is None else np.asarray(floats))
+
+    def _check_known(self, graphs: GraphSet, codes: "_Codes") -> None:
+        """An error if a node has a label or degree that no column stands for."""
+        strange = [self._places(j, names) == len(self.values[j]) for j, names in enumerate(codes.names)]
+        if not any(column.any() for column in strange):
+            return
+        for nodes in _stretches(graphs, np.arange(graphs.n_graphs)):
+            for j, column in enumerate(codes.of(nodes).T):
+                if (found := strange[j][column]).any():
+                    what = "degree" if self.source == "degree" else f"node label (column {j})"
+                    value = codes.names[j][column[np.argmax(found)]]
+                    story = f"{what} {value} is not in the vocabulary, which has no 'other' column"
+                    raise UserError(f"{graphs.name}: {story}")
 
     def _places(self, j: int, names: Names) -> NDArray[np.int32]:
         """[len(names)] for each value of label column j, its place in the stretch of j; "other" is the last."""
@@ -121,13 +156,14 @@ class Encoder:
         place = {name: c if self.seen[j][c] else other for c, name in enumerate(self.values[j])}
         return np.array([place.get(name, other) for name in names], dtype=np.int32)
 
-    def _floats(self, graphs: GraphSet) -> NDArray[np.float32] | None:
+    def _floats(self, graphs: GraphSet) -> NodeRows | None:
         if self.mean is None:
             return None
         width = 0 if graphs.attributes is None else graphs.attributes.shape[1]
         if graphs.attributes is None or width != len(self.mean):
             raise UserError(f"{graphs.name}: {width} attribute columns where {len(self.mean)} were fitted")
-        return ((graphs.attributes - np.array(self.mean)) / np.array(self.scale)).astype(np.float32)
+        values, mean, scale = np.asarray(graphs.attributes), np.array(self.mean), np.array(self.scale)
+        return NodeRows(graphs.n_nodes, lambda nodes: ((values[nodes] - mean) / scale).astype(np.float32))
 
     def to_json(self) -> dict[str, Any]:
         """The encoder as plain values."""
@@ -149,24 +185,66 @@ class Encoder:
             raise UserError(f"not a saved encoder: {error!r}") from None
 
 
-def _codes(graphs: GraphSet, source: str) -> tuple[NDArray[Any], tuple[Names, ...]]:
-    """[N, K] codes of the nodes' labels or degrees, and the names of the codes."""
-    if source == "label":
-        if graphs.category is None:
-            raise UserError(f"{graphs.name} has no node labels; use source 'degree'")
-        return graphs.category, graphs.category_names
-    present = np.flatnonzero(np.bincount(graphs.degree))
-    rank = np.zeros(present[-1] + 1 if len(present) else 0, dtype=np.int32)
-    rank[present] = np.arange(len(present))
-    return rank[graphs.degree][:, None], (tuple(map(str, present.tolist())),)
+class _Codes:
+    """The labels or degrees of nodes as codes, and the names of the codes."""
+
+    def __init__(self, graphs: GraphSet, source: str) -> None:
+        self._edge_ptr, self._rank = np.asarray(graphs.edge_ptr), np.empty(0, np.int32)
+        self._category = None
+        if source == "label":
+            if graphs.category is None:
+                raise UserError(f"{graphs.name} has no node labels; use source 'degree'")
+            self._category, self.names = np.asarray(graphs.category), graphs.category_names
+            return
+        present = self._degrees()
+        self._rank = np.zeros(present[-1] + 1 if len(present) else 0, dtype=np.int32)
+        self._rank[present] = np.arange(len(present))
+        self.names = (tuple(map(str, present.tolist())),)
+
+    def of(self, nodes: NDArray[np.int64]) -> NDArray[np.int32]:
+        """[n, K] the codes of some nodes."""
+        if self._category is not None:
+            return self._category[nodes]
+        return self._rank[self._edge_ptr[nodes + 1] - self._edge_ptr[nodes]][:, None]
+
+    def _degrees(self) -> NDArray[np.int64]:
+        """The degrees that occur, sorted."""
+        present = np.empty(0, np.int64)
+        for start in range(0, len(self._edge_ptr) - 1, STRETCH):
+            degree = np.diff(self._edge_ptr[start : start + STRETCH + 1])
+            present = np.union1d(present, np.flatnonzero(np.bincount(degree)))
+        return present
 
 
-def _moments(graphs: GraphSet, nodes: NDArray[np.int64]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of the attributes over these nodes, in float64."""
+def _looked_up(tables: list[NDArray[np.int32]], codes: NDArray[np.int32]) -> NDArray[np.int32]:
+    """[n, K] the codes of each column in its table."""
+    found = np.empty(codes.shape, dtype=np.int32)
+    for j, table in enumerate(tables):
+        found[:, j] = table[codes[:, j]]
+    return found
+
+
+def _stretches(graphs: GraphSet, ids: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """The nodes of the graphs `ids`, some at a time."""
+    ends = np.cumsum(graphs.sizes[ids])
+    marks = np.searchsorted(ends, np.arange(STRETCH, ends[-1] if len(ends) else 0, STRETCH))
+    for first, last in pairwise(np.unique(np.concatenate([[0], marks, [len(ids)]])).tolist()):
+        some = ids[first:last]
+        yield ranges(graphs.node_ptr[some], graphs.sizes[some])
+
+
+def _moments(graphs: GraphSet, ids: NDArray[np.int64]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of the attributes over the nodes of these graphs, in float64."""
     if graphs.attributes is None:
         raise UserError(f"{graphs.name} has no node attributes")
-    values = graphs.attributes[nodes].astype(np.float64)
-    if len(values) == 0:
+    values, count = np.asarray(graphs.attributes), int(graphs.sizes[ids].sum())
+    if count == 0:
         raise UserError(f"{graphs.name}: no training nodes to standardise the attributes by")
-    deviation = values.std(axis=0)
-    return tuple(values.mean(axis=0).tolist()), tuple(np.where(deviation > 0, deviation, 1.0).tolist())
+    mean, square = np.zeros(values.shape[1]), np.zeros(values.shape[1])
+    for nodes in _stretches(graphs, ids):
+        mean += values[nodes].astype(np.float64).sum(axis=0)
+    mean /= count
+    for nodes in _stretches(graphs, ids):
+        square += np.square(values[nodes].astype(np.float64) - mean).sum(axis=0)
+    deviation = np.sqrt(square / count)
+    return tuple(mean.tolist()), tuple(np.where(deviation > 0, deviation, 1.0).tolist())

@@ -4,9 +4,10 @@ Shapes: G graphs, N nodes and E stored edges of the whole set (an undirected edg
 columns, D float columns; Ke and De the same for edges. Only NumPy is needed to hold, check, cut, save and load a set.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -200,6 +201,17 @@ class GraphSet:
             node_truth=cut(self.node_truth, nodes),
             checked=True,
         )
+
+    def stretches(self, size: int) -> Iterator[tuple[int, int]]:
+        """First graph and the one after the last of consecutive stretches, each of about `size` nodes and edges."""
+        load = self.node_ptr[1:] + self.edge_ptr[self.node_ptr[1:]]
+        cuts = np.searchsorted(load, np.arange(size, load[-1] if len(load) else 0, size))
+        yield from pairwise(np.unique(np.concatenate([[0], cuts, [self.n_graphs]])).tolist())
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the arrays lie on disk and may be larger than memory."""
+        return isinstance(self.edge_ptr, np.memmap)
 
     @classmethod
     def join(cls, sets: Sequence["GraphSet"], name: str | None = None) -> "GraphSet":

@@ -4,7 +4,7 @@ A scaffold is what is left of a molecule without its side chains: rings, and the
 without a ring have the same, empty scaffold. Needs RDKit, the extra `chem`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,31 +18,35 @@ from cgipool.errors import UserError
 Ints = NDArray[np.int64]
 
 
-def scaffold_splits(molecules: Sequence[str] | GraphSet, *, seed: int, indices: Iterable[int]) -> list[Split]:
+def scaffold_splits(molecules: Iterable[str] | GraphSet, *, seed: int, indices: Iterable[int]) -> list[Split]:
     """Splits of SMILES, or of a set that `MoleculeFeaturizer` made, with no scaffold on two sides.
 
     The sizes are as near ⌊0.8 N⌋, ⌊0.1 N⌋ and the rest as that allows: large scaffolds are drawn first, those of one
     molecule fill what is left, and no side is empty. Split i depends on (seed, i) and the molecules alone.
     """
-    scaffolds = scaffolds_of(molecules)
-    n = len(scaffolds)
+    group = _numbered(_scaffolds(molecules))
+    n = len(group)
     if n < MIN_GRAPHS:
         raise UserError(f"there are {n} molecules; a split needs at least {MIN_GRAPHS}")
     wanted = list(indices)
     if not wanted:
         raise UserError("the number of splits must be at least 1")
-    group = _numbered(scaffolds)
     return [_draw(group, seed, index) for index in wanted]
 
 
-def scaffolds_of(molecules: Sequence[str] | GraphSet) -> list[str]:
+def scaffolds_of(molecules: Iterable[str] | GraphSet) -> list[str]:
     """The scaffold of each molecule as canonical SMILES without stereo, empty for one without rings."""
+    return list(_scaffolds(molecules))
+
+
+def _scaffolds(molecules: Iterable[str] | GraphSet) -> Iterator[str]:
     found = _rebuilt(molecules) if isinstance(molecules, GraphSet) else _parsed(molecules)
     with rdBase.BlockLogs():
-        return [MurckoScaffold.MurckoScaffoldSmiles(mol=molecule, includeChirality=False) for molecule in found]
+        for molecule in found:
+            yield MurckoScaffold.MurckoScaffoldSmiles(mol=molecule, includeChirality=False)
 
 
-def _parsed(smiles: Sequence[str]) -> "Iterable[Chem.Mol]":
+def _parsed(smiles: Iterable[str]) -> "Iterable[Chem.Mol]":
     for number, text in enumerate(smiles):
         try:
             yield parse_smiles(text)
@@ -50,10 +54,10 @@ def _parsed(smiles: Sequence[str]) -> "Iterable[Chem.Mol]":
             raise UserError(f"molecule {number}, {text!r}: {error}") from None
 
 
-def _numbered(scaffolds: Sequence[str]) -> Ints:
+def _numbered(scaffolds: Iterable[str]) -> Ints:
     """[N] the number of each molecule's scaffold, in the order of first appearance."""
     number: dict[str, int] = {}
-    return np.array([number.setdefault(scaffold, len(number)) for scaffold in scaffolds])
+    return np.fromiter((number.setdefault(scaffold, len(number)) for scaffold in scaffolds), np.int64)
 
 
 def _draw(group: Ints, seed: int, index: int) -> Split:

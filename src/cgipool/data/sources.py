@@ -9,8 +9,8 @@ from cgipool.data.fetch import Progress, cache_folder, fetch
 from cgipool.data.graphs import GraphSet
 from cgipool.data.importers.solubility import solubility
 from cgipool.data.motifs import motifs
-from cgipool.data.store import is_saved
-from cgipool.data.tu import read_tu
+from cgipool.data.store import LARGE, is_large, is_saved
+from cgipool.data.tu import read_tu, save_tu, text_size
 from cgipool.errors import UserError, unknown
 
 READER = 1
@@ -23,7 +23,8 @@ def load_dataset(
     """The set at a path (zip archive, TU folder, saved GraphSet) or of a name in `CATALOGUE`, in any case of letters.
 
     A name is looked for as NAME.zip or NAME/ in the folder CGIPOOL_DATA, then in the cache, then downloaded. `mmap`
-    leaves the arrays on disk, which needs the cache or a saved set. `progress` is told about a download.
+    leaves the arrays on disk, which needs the cache or a saved set; large arrays (`store.LARGE`) are left there anyhow.
+    `progress` is told about a download.
     """
     path = Path(name_or_path)
     if not _holds_data(path):
@@ -34,7 +35,7 @@ def load_dataset(
             return solubility()
         path = path if name is None else find(name) or fetch(name, progress)
     if is_saved(path):
-        return GraphSet.load(path, mmap=mmap)
+        return GraphSet.load(path, mmap=mmap or is_large(path))
     return _parsed(path, mmap) if cache else read_tu(path)
 
 
@@ -75,18 +76,27 @@ def find(name: str) -> Path | None:
 def _parsed(path: Path, mmap: bool) -> GraphSet:
     """The set from the cache where this very content was parsed before, else parsed and kept there.
 
-    A cache that cannot be written only means that nothing is kept; a damaged entry is written anew.
+    A cache that cannot be written only means that nothing is kept, unless the set is large; a damaged entry is written
+    anew.
     """
     entry = cache_folder() / "parsed" / f"{path.stem}-{_fingerprint(path)}"
     try:
-        return GraphSet.load(entry, mmap=mmap, checked=True)
+        return _of_cache(entry, mmap)
     except UserError:
+        pass
+    if text_size(path) < LARGE:
         graphs = read_tu(path)
-    try:
-        graphs.save(entry)
-        return GraphSet.load(entry, mmap=True, checked=True) if mmap else graphs
-    except UserError:
-        return graphs
+        try:
+            graphs.save(entry)
+            return _of_cache(entry, mmap) if mmap else graphs
+        except UserError:
+            return graphs
+    save_tu(path, entry)
+    return _of_cache(entry, mmap)
+
+
+def _of_cache(entry: Path, mmap: bool) -> GraphSet:
+    return GraphSet.load(entry, mmap=mmap or is_large(entry), checked=True)
 
 
 def _fingerprint(path: Path) -> str:

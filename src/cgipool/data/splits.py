@@ -18,6 +18,8 @@ Ids = NDArray[np.int64]
 
 KINDS = ("random", "stratified", "distinct")
 SIDES = ("train", "val", "test")
+STRETCH = 1 << 16
+"""Graph numbers that are written at a time."""
 MIN_GRAPHS = 10
 """Fewer graphs would leave validation (a tenth, rounded down) empty."""
 
@@ -79,10 +81,25 @@ def fold_splits(graphs: GraphSet, k: int, seed: int) -> list[Split]:
 
 def write_splits(path: str | Path, splits: Sequence[Split]) -> None:
     """Write splits as JSON: {"splits": [{"index": 0, "train": [...], "val": [...], "test": [...]}, ...]}."""
-    rows = [{"index": s.index} | {side: getattr(s, side).tolist() for side in SIDES} for s in splits]
-    text = ",\n".join(json.dumps(row) for row in rows)
-    whole = f'{{"splits": [\n{text}\n]}}\n'
-    write_atomically(Path(path), lambda temporary: temporary.write_text(whole, encoding="utf-8"))
+    write_atomically(Path(path), lambda temporary: _write_splits(temporary, splits))
+
+
+def _write_splits(path: Path, splits: Sequence[Split]) -> None:
+    """Some graph numbers at a time, as there may be many millions."""
+    with path.open("w", encoding="utf-8") as file:
+        file.write('{"splits": [\n')
+        for number, split in enumerate(splits):
+            file.write(",\n" if number else "")
+            file.write(f'{{"index": {split.index}')
+            for side in SIDES:
+                file.write(f', "{side}": [')
+                ids = getattr(split, side)
+                for start in range(0, len(ids), STRETCH):
+                    file.write(", " if start else "")
+                    file.write(json.dumps(ids[start : start + STRETCH].tolist())[1:-1])
+                file.write("]")
+            file.write("}")
+        file.write("\n]}\n")
 
 
 def read_splits(path: str | Path, n_graphs: int) -> list[Split]:

@@ -4,6 +4,8 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cgipool.data.check import DTYPES, REQUIRED
+from cgipool.data.writer import FORMAT, INDEX, GraphSetWriter
 from cgipool.errors import UserError
 
 if TYPE_CHECKING:
     from cgipool.data.graphs import GraphSet
 
-FORMAT = 1
-INDEX = "graphset.json"
+LARGE = 1 << 28
+"""Bytes of a saved set from which on it is left on disk and mapped, not read into memory."""
 
 
 def is_saved(folder: Path) -> bool:
@@ -25,19 +28,39 @@ def is_saved(folder: Path) -> bool:
     return (folder / INDEX).is_file()
 
 
+def is_large(folder: Path) -> bool:
+    """Whether the arrays of a saved set are better left on disk."""
+    return sum(file.stat().st_size for file in folder.glob("*.npy")) >= LARGE
+
+
 def save(graphs: "GraphSet", folder: Path) -> None:
-    """Write to a sibling folder, then rename it into place; whatever fails, an earlier save stays as it was."""
-    if folder.exists() and not is_saved(folder):
-        raise UserError(f"{folder} exists and is not a saved GraphSet; it is not overwritten")
+    """Write a set; the folder appears whole or not at all."""
+    with replacing(folder, graphs.name) as fresh, GraphSetWriter(fresh) as writer:
+        writer.append(graphs)
+
+
+@contextmanager
+def replacing(folder: Path, name: str) -> Iterator[Path]:
+    """An empty folder in which to write the set of this name, renamed to `folder` in the end.
+
+    Whatever fails, an earlier save stays as it was. Beside the empty folder there is room for passing files.
+    """
+    check_target(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as aside:
             fresh = Path(aside, "fresh")
             fresh.mkdir()
-            _write(graphs, fresh)
+            yield fresh
             _swap(fresh, folder, Path(aside, "previous"))
     except OSError as error:
-        raise UserError(f"cannot save {graphs.name} to {folder}: {error.strerror or error}") from error
+        raise UserError(f"cannot save {name} to {folder}: {error.strerror or error}") from error
+
+
+def check_target(folder: Path) -> None:
+    """An error if the folder holds anything but a saved set, before the work is done and not after."""
+    if folder.exists() and not is_saved(folder):
+        raise UserError(f"{folder} exists and is not a saved GraphSet; it is not overwritten")
 
 
 def load(folder: Path, mmap: bool) -> dict[str, Any]:
@@ -61,22 +84,6 @@ def load(folder: Path, mmap: bool) -> dict[str, Any]:
     for name, (dtype, shape) in listed.items():
         fields[name] = _read_array(folder / f"{name}.npy", dtype, shape, mmap)
     return fields
-
-
-def _write(graphs: "GraphSet", folder: Path) -> None:
-    arrays = {name: getattr(graphs, name) for name in DTYPES if getattr(graphs, name) is not None}
-    for name, values in arrays.items():
-        np.save(folder / f"{name}.npy", values, allow_pickle=False)
-    index = {
-        "format": FORMAT,
-        "name": graphs.name,
-        "class_names": graphs.class_names,
-        "category_names": graphs.category_names,
-        "edge_category_names": graphs.edge_category_names,
-        "dropped": graphs.dropped,
-        "arrays": {name: {"dtype": str(a.dtype), "shape": a.shape} for name, a in arrays.items()},
-    }
-    (folder / INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")
 
 
 def _swap(fresh: Path, folder: Path, previous: Path) -> None:

@@ -24,22 +24,64 @@ KINDS: dict[str, tuple[type, Callable[[str], float], str]] = {
 """Column type → its NumPy type, how one field is read in the slow scan, and what a message calls it."""
 
 
-def read_table(files: TextFiles, part: str, kind: str, columns: int | None = None) -> list[NDArray[Any]]:
-    """The columns of NAME_part.txt, `a, b` or `a,b` per line; their number is that of the first line unless given."""
-    dtype = KINDS[kind][0]
+def read_table(files: TextFiles, part: str, kind: str, columns: int | None = None) -> NDArray[Any]:
+    """The rows [n, columns] of NAME_part.txt, `a, b` or `a,b` per line; as many columns as in the first line unless
+    their number is given."""
+    return np.concatenate(list(read_blocks(files, part, kind, columns)))
+
+
+def read_blocks(files: TextFiles, part: str, kind: str, columns: int | None = None) -> Iterator[NDArray[Any]]:
+    """The same rows, block after block; of an empty file one block without rows."""
     first = next((fields for _, fields in _lines(files, part)), None)
+    width = columns or len(first or "1")
     if first is None:
-        return [np.empty(0, dtype)] * (columns or 1)
-    columns = columns or len(first)
-    blocks: list[list[NDArray[Any]]] = [[] for _ in range(columns)]
+        yield np.empty((0, width), KINDS[kind][0])
+        return
     try:
         with files.open(part) as stream:
-            for batch in _parse(stream, kind, columns):
-                for column, values in zip(blocks, batch.columns, strict=True):
-                    column.append(values.to_numpy())
+            for batch in _parse(stream, kind, width):
+                yield np.stack([values.to_numpy() for values in batch.columns], axis=1)
     except pa.ArrowInvalid as error:
-        raise _explain(files, part, kind, columns, error) from None
-    return [np.concatenate(column) for column in blocks]
+        raise _explain(files, part, kind, width, error) from None
+
+
+class Rows:
+    """The rows of NAME_part.txt in order, as many at a time as are asked for; one is due for each of so many things."""
+
+    def __init__(self, files: TextFiles, part: str, kind: str, wanted: int, things: str) -> None:
+        self._files, self._part, self._kind = files, part, kind
+        self._wanted, self._things = wanted, things
+        self._blocks = read_blocks(files, part, kind)
+        self._held = [next(self._blocks)]
+        self._taken = 0
+
+    def take(self, count: int) -> NDArray[Any]:
+        """The next rows. An error where the file ends before, or goes on after the last that is due."""
+        while sum(map(len, self._held)) < count and (block := next(self._blocks, None)) is not None:
+            self._held.append(block)
+        held = np.concatenate(self._held)
+        rows, self._held = held[:count], [held[count:]]
+        self._taken += len(rows)
+        if len(rows) < count:
+            last = line_of_row(self._files, self._part, self._taken - 1) if self._taken else 0
+            ends = f"{self._files.where(self._part)} ends at line {last}"
+            raise UserError(f"{ends}: {self._taken} rows for {self._wanted} {self._things}")
+        if self._taken == self._wanted and (len(held) > count or next(self._blocks, None) is not None):
+            raise at_row(self._files, self._part, self._wanted, f"there are only {self._wanted} {self._things}")
+        if self._kind == "float32" and not np.isfinite(rows).all():
+            raise self._not_finite()
+        return rows
+
+    def _not_finite(self) -> UserError:
+        bad = sum((~np.isfinite(block)).sum(axis=0) for block in read_blocks(self._files, self._part, self._kind))
+        column = int(np.flatnonzero(bad)[0])
+        where = f"column {column} of {self._files.where(self._part)}"
+        return UserError(f"{where} holds {bad[column]} values that are NaN or infinite")
+
+
+def at_row(files: TextFiles, part: str, row: int, problem: str) -> UserError:
+    """The error for a row, counted from 0; it names the line."""
+    return UserError(f"{files.where(part)}, line {line_of_row(files, part, row)}: {problem}")
 
 
 def line_of_row(files: TextFiles, part: str, row: int) -> int:

@@ -2,119 +2,126 @@
 
 NAME_A.txt lists edges as pairs of node numbers counted from 1 over the whole set, NAME_graph_indicator.txt the graph of
 each node, NAME_graph_labels.txt the class of each graph; labels and attributes of nodes and edges are optional.
+
+The set is made part by part, so that of a set larger than memory only a part is held, and a few numbers per graph.
+Shapes: G graphs, N nodes, R lines of NAME_A.txt.
 """
 
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cgipool.data.archive import TextFiles
-from cgipool.data.build import CHUNK
-from cgipool.data.check import finite
+from cgipool.data.build import pointer
 from cgipool.data.graphs import GraphSet
+from cgipool.data.join import merge
 from cgipool.data.names import Names, encode, encode_columns
-from cgipool.data.table import line_of_row, read_table
+from cgipool.data.spill import IN_MEMORY, Work
+from cgipool.data.store import replacing
+from cgipool.data.table import Rows, at_row, read_blocks, read_table
+from cgipool.data.tu_edges import EdgeLines
+from cgipool.data.writer import GraphSetWriter
 from cgipool.errors import UserError
+
+Ints = NDArray[np.int64]
+
+PART = 1 << 21
+"""Nodes and lines of edges that a part has, as far as whole graphs allow."""
 
 
 def read_tu(path: str | Path) -> GraphSet:
     """Read a TU data set; every fault in it is a one-line UserError with the file and the line."""
+    return merge(list(tu_parts(path)))
+
+
+def save_tu(path: Path, folder: Path) -> None:
+    """Read a TU data set and save it, holding only a part of it at a time."""
+    with replacing(folder, path.stem) as fresh, GraphSetWriter(fresh) as writer:
+        for part in tu_parts(path, Work(fresh.parent)):
+            writer.append(part)
+
+
+def text_size(path: Path) -> int:
+    """The bytes of all text of a TU data set."""
+    with TextFiles(path) as files:
+        return files.size
+
+
+def tu_parts(path: str | Path, work: Work = IN_MEMORY) -> Iterator[GraphSet]:
+    """The graphs of a TU data set in order, some at a time; each part names the labels that occur in it."""
     with TextFiles(Path(path)) as files:
         y, class_names = _classes(files)
-        graph = _graph_of_node(files, len(y))
-        source, target = _edges(files, graph)
-        category, category_names = _labels(files, "node_labels", len(graph), "nodes")
-        edge_category, edge_category_names = _labels(files, "edge_labels", len(source), "edges")
-        return GraphSet.from_edges(
-            files.name,
-            np.bincount(graph, minlength=len(y)),
-            source,
-            target,
-            y,
-            class_names=class_names,
-            category=category,
-            category_names=category_names,
-            attributes=_attributes(files, "node_attributes", len(graph), "nodes"),
-            edge_category=edge_category,
-            edge_category_names=edge_category_names,
-            edge_attributes=_attributes(files, "edge_attributes", len(source), "edges"),
-        )
+        node_ptr = pointer(_sizes(files, len(y), work))
+        edges = EdgeLines(files, node_ptr, work)
+        cuts = _cuts(node_ptr[1:] + np.cumsum(edges.count))
+        edges.bring_in_order(cuts)
+        nodes = _NodeColumns(files, int(node_ptr[-1]))
+        for first, last in pairwise(cuts.tolist()):
+            start, stop = node_ptr[[first, last]]
+            source, target, columns = edges.take(int(edges.count[first:last].sum()))
+            yield GraphSet.from_edges(
+                files.name,
+                np.diff(node_ptr[first : last + 1]),
+                source - start,
+                target - start,
+                y[first:last],
+                class_names=class_names,
+                **columns,
+                **nodes.take(int(stop - start)),
+            )
 
 
-def _classes(files: TextFiles) -> tuple[NDArray[np.int64], Names]:
-    (labels,) = read_table(files, "graph_labels", "int64", 1)
+def _classes(files: TextFiles) -> tuple[Ints, Names]:
+    labels = read_table(files, "graph_labels", "int64", 1)[:, 0]
     if len(labels) == 0:
         raise UserError(f"{files.path}: the data set is empty, {files.name}_graph_labels.txt has no line")
     codes, names = encode(labels)
     return codes.astype(np.int64), names
 
 
-def _graph_of_node(files: TextFiles, n_graphs: int) -> NDArray[np.int32]:
-    """[N] graph of each node, from 0; the file must not go back to an earlier graph."""
-    (graph,) = read_table(files, "graph_indicator", "int32", 1)
-    graph -= 1
-    steps_back = graph[1:] < graph[:-1]
-    if steps_back.any():
-        row = int(np.argmax(steps_back)) + 1
-        raise _at_row(files, "graph_indicator", row, f"graph {graph[row] + 1} comes after graph {graph[row - 1] + 1}")
-    outside = (graph < 0) | (graph >= n_graphs)
-    if outside.any():
-        row = int(np.argmax(outside))
-        raise _at_row(files, "graph_indicator", row, f"graph {graph[row] + 1} of {n_graphs} labelled graphs")
-    return graph
+def _sizes(files: TextFiles, n_graphs: int, work: Work) -> Ints:
+    """[G] nodes of each graph; the file must not go back to an earlier graph."""
+    sizes = np.zeros(n_graphs, np.int64)
+    row, last = 0, 1
+    for block in read_blocks(files, "graph_indicator", "int32", 1):
+        graph = np.concatenate([[last], block[:, 0]])
+        if (outside := (graph < 1) | (graph > n_graphs)).any():
+            bad = int(np.argmax(outside))
+            raise at_row(files, "graph_indicator", row + bad - 1, f"graph {graph[bad]} of {n_graphs} labelled graphs")
+        if (back := graph[1:] < graph[:-1]).any():
+            bad = int(np.argmax(back))
+            story = f"graph {graph[bad + 1]} comes after graph {graph[bad]}"
+            raise at_row(files, "graph_indicator", row + bad, story)
+        counts = np.bincount(graph[1:] - last)
+        sizes[last - 1 : last - 1 + len(counts)] += counts
+        row, last = row + len(block), int(graph[-1])
+        work.tell("nodes", row)
+    return sizes
 
 
-def _edges(files: TextFiles, graph: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """The two ends of each row, counted from 0, each pair inside one graph."""
-    source, target = read_table(files, "A", "int32", 2)
-    for ends in (source, target):
-        ends -= 1
-        if len(ends) and not (ends.min() >= 0 and ends.max() < len(graph)):
-            bad = int(np.argmax((ends < 0) | (ends >= len(graph))))
-            raise _at_row(files, "A", bad, f"node {ends[bad] + 1}; nodes go from 1 to {len(graph)}")
-    if (row := _first_across(source, target, graph)) is not None:
-        nodes = f"nodes {source[row] + 1} and {target[row] + 1}"
-        graphs = f"graphs {graph[source[row]] + 1} and {graph[target[row]] + 1}"
-        raise _at_row(files, "A", row, f"an edge between {nodes}, which are in {graphs}")
-    return source, target
+def _cuts(load: Ints) -> Ints:
+    """The graphs at which parts begin, and G; `load` [G] adds up the nodes and lines up to and with each graph."""
+    marks = np.searchsorted(load, np.arange(PART, load[-1], PART))
+    return np.unique(np.concatenate([[0], marks, [len(load)]]))
 
 
-def _first_across(source: NDArray[np.int32], target: NDArray[np.int32], graph: NDArray[np.int32]) -> int | None:
-    """The first row whose ends are in different graphs; looked for piece by piece, in the processor's cache."""
-    for start in range(0, len(source), CHUNK):
-        piece = slice(start, start + CHUNK)
-        across = graph[source[piece]] != graph[target[piece]]
-        if across.any():
-            return start + int(np.argmax(across))
-    return None
+class _NodeColumns:
+    """Labels and attributes of the nodes, in their order."""
 
+    def __init__(self, files: TextFiles, nodes: int) -> None:
+        self._labels = Rows(files, "node_labels", "int64", nodes, "nodes") if files.has("node_labels") else None
+        has_floats = files.has("node_attributes")
+        self._floats = Rows(files, "node_attributes", "float32", nodes, "nodes") if has_floats else None
 
-def _labels(files: TextFiles, part: str, rows: int, things: str) -> tuple[NDArray[np.int32] | None, tuple[Names, ...]]:
-    if not files.has(part):
-        return None, ()
-    columns = read_table(files, part, "int64")
-    _check_length(files, part, len(columns[0]), rows, things)
-    return encode_columns(np.stack(columns, axis=1))
-
-
-def _attributes(files: TextFiles, part: str, rows: int, things: str) -> NDArray[np.float32] | None:
-    if not files.has(part):
-        return None
-    columns = read_table(files, part, "float32")
-    _check_length(files, part, len(columns[0]), rows, things)
-    values = np.stack(columns, axis=1)
-    finite(files.where(part), values)
-    return values
-
-
-def _check_length(files: TextFiles, part: str, found: int, wanted: int, things: str) -> None:
-    if found > wanted:
-        raise _at_row(files, part, wanted, f"there are only {wanted} {things}")
-    if found < wanted:
-        last = line_of_row(files, part, found - 1) if found else 0
-        raise UserError(f"{files.where(part)} ends at line {last}: {found} rows for {wanted} {things}")
-
-
-def _at_row(files: TextFiles, part: str, row: int, problem: str) -> UserError:
-    return UserError(f"{files.where(part)}, line {line_of_row(files, part, row)}: {problem}")
+    def take(self, count: int) -> dict[str, Any]:
+        """The columns of the next nodes, as fields of a GraphSet."""
+        fields: dict[str, Any] = {}
+        if self._labels is not None:
+            fields["category"], fields["category_names"] = encode_columns(self._labels.take(count))
+        if self._floats is not None:
+            fields["attributes"] = self._floats.take(count)
+        return fields

@@ -21,13 +21,14 @@ from cgipool.data.importers.labels import Classes, choose_label, classes_of, is_
 from cgipool.data.importers.table import Table
 from cgipool.data.importers.wishes import Wishes
 from cgipool.data.names import Names
+from cgipool.data.spill import Work
 from cgipool.errors import UserError
 
 LABELS, SUFFIX, WEIGHT = "labels.csv", ".graphml", "weight"
 
 
-def read_graphml(path: Path, name: str, wishes: Wishes) -> Imported:
-    """The set of a file or of a folder, whose files are read twice: for the classes, then for the graphs."""
+def read_graphml(path: Path, name: str, wishes: Wishes, work: Work) -> Iterator[Imported]:
+    """The set of a file or of a folder in one piece; its files are read twice: for the classes, then for the graphs."""
     classes, label_of = (_from_table if (path / LABELS).is_file() else _from_graphs)(path, wishes)
     building = _Building()
     kept: list[int] = []
@@ -43,7 +44,7 @@ def read_graphml(path: Path, name: str, wishes: Wishes) -> Imported:
     graphs = building.graph_set(name, y, classes.names)
     if len(kept) < len(label_of):
         graphs.dropped["graphs without a label"] = len(label_of) - len(kept)
-    return Imported(graphs, {"row": kept, "id": names})
+    yield Imported(graphs, {"row": kept, "id": names})
 
 
 def _from_table(path: Path, wishes: Wishes) -> tuple[Classes, dict[str, str]]:

@@ -1,19 +1,16 @@
 """What an import gives, and how it is kept: a saved GraphSet with a few plain files beside its arrays."""
 
 import csv
-import os
-import shutil
-import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from cgipool.data.graphs import GraphSet
-from cgipool.data.splits import Split, write_splits
-from cgipool.data.store import is_saved
+from cgipool.data.join import merge
+from cgipool.data.splits import Split
 from cgipool.errors import UserError
-from cgipool.files import read_json, write_json
+from cgipool.files import read_json
 
 IDS, SKIPPED, FEATURES, SCAFFOLDS = "ids.csv", "skipped.csv", "features.json", "scaffold-splits.json"
 
@@ -30,7 +27,7 @@ class Skipped(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Imported:
-    """A set and where its graphs come from."""
+    """A set and where its graphs come from; or one piece of it, as the readers give them one after another."""
 
     graphs: GraphSet
     ids: Mapping[str, Sequence[Any]]
@@ -53,40 +50,21 @@ class Imported:
 
     def save(self, folder: str | Path) -> None:
         """Write everything into one folder, which appears whole or not at all; an earlier import in it is replaced."""
-        target = Path(folder)
-        check_target(target)
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as aside:
-                fresh, previous = Path(aside, "fresh"), Path(aside, "previous")
-                self._write(fresh)
-                if target.exists():
-                    os.replace(target, previous)
-                try:
-                    os.replace(fresh, target)
-                except OSError:
-                    if previous.exists():
-                        shutil.move(previous, target)
-                    raise
-        except OSError as error:
-            raise UserError(f"cannot save {self.graphs.name} to {target}: {error.strerror or error}") from error
+        from cgipool.data.importers.saving import save_pieces
 
-    def _write(self, folder: Path) -> None:
-        self.graphs.save(folder)
-        numbers = range(self.graphs.n_graphs)
-        _write_csv(folder / IDS, ["graph", *self.ids], zip(numbers, *self.ids.values(), strict=True))
-        if self.skipped:
-            _write_csv(folder / SKIPPED, Skipped._fields, self.skipped)
-        if self.features is not None:
-            write_json(folder / FEATURES, self.features)
-        for name, splits in self.splits.items():
-            write_splits(folder / name, splits)
+        save_pieces(lambda work: iter([self]), Path(folder), self.graphs.name)
 
 
-def check_target(folder: Path) -> None:
-    """An error if the folder holds anything but a saved set, before the work is done and not after."""
-    if folder.exists() and not is_saved(folder):
-        raise UserError(f"{folder} exists and is not a saved GraphSet; it is not overwritten")
+def together(pieces: Sequence[Imported]) -> Imported:
+    """The pieces of one import as one."""
+    first = pieces[0]
+    ids: dict[str, Sequence[Any]] = dict(first.ids)
+    if len(pieces) > 1:
+        ids = {column: [value for piece in pieces for value in piece.ids[column]] for column in first.ids}
+    if "id" in ids and not any(ids["id"]):
+        del ids["id"]
+    skipped = [row for piece in pieces for row in piece.skipped]
+    return Imported(merge([piece.graphs for piece in pieces]), ids, skipped, first.features, first.splits)
 
 
 def featurizer_of(data: str | Path) -> dict[str, Any] | None:
@@ -114,8 +92,10 @@ def read_ids(folder: str | Path) -> dict[str, list[str]]:
         raise UserError(f"{path} is damaged: it is no table with a header") from None
 
 
-def _write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
+def read_skipped(folder: str | Path) -> Iterator[Skipped]:
+    """The rows that an import left out, as its skipped.csv lists them; none where there is no such file."""
+    path = Path(folder) / SKIPPED
+    if path.is_file():
+        with path.open(encoding="utf-8", newline="") as stream:
+            for row in csv.DictReader(stream):
+                yield Skipped(int(row["row"]), row["reason"], row["text"])

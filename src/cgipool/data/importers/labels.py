@@ -53,39 +53,67 @@ def classes_of(path: Path, column: str, fields: Iterable[str], wishes: Wishes) -
     """The classes in these fields, one per row; what cannot be classified is an error that says how to go on."""
     where = f"{path}: column {column!r}"
     found: dict[str, int] = {}
+    span = _Span()
     rows = missing = first = 0
     for text in fields:
         rows += 1
         if is_missing(text):
             missing, first = missing + 1, first or rows
-        else:
+        elif wishes.threshold is None:
             found.setdefault(text, rows)
+        else:
+            span.add(text, rows)
     if rows == 0:
         raise UserError(f"{path} has no rows")
-    if not found:
+    if missing == rows:
         raise UserError(f"{where} is empty in all {rows:,} rows")
     if missing and not wishes.skip_unlabelled:
         count = f"{missing:,} of {rows:,} rows, the first of them row {first}"
         raise UserError(f"{where} has no label in {count}; --skip-unlabelled leaves such rows out")
     if wishes.threshold is not None:
-        return _two_classes(where, found, wishes.threshold)
+        return _two_classes(where, span, wishes.threshold)
     return _as_they_stand(where, found, rows - missing)
 
 
-def _two_classes(where: str, found: dict[str, int], threshold: float) -> Classes:
+class _Span:
+    """Where the numbers of a column lie; there may be as many different ones as rows, so they are not held."""
+
+    def __init__(self) -> None:
+        self.low, self.high = math.inf, -math.inf
+        self.strange: tuple[str, int] | None = None
+        """The first field that is no number, and its row."""
+
+    def add(self, text: str, row: int) -> None:
+        """Look at a field."""
+        number = _number(text)
+        if number is None:
+            self.strange = self.strange or (text, row)
+        else:
+            self.low, self.high = min(self.low, number), max(self.high, number)
+
+
+class _Sides(dict[str, int]):
+    """From a number to its side of a threshold: 0 below, 1 from it on."""
+
+    def __init__(self, threshold: float) -> None:
+        super().__init__()
+        self._threshold = threshold
+
+    def __missing__(self, text: str) -> int:
+        return int(float(text) >= self._threshold)
+
+
+def _two_classes(where: str, span: _Span, threshold: float) -> Classes:
     """Numbers below a threshold, and the others."""
     if not math.isfinite(threshold):
         raise UserError(f"--threshold must be a number, not {threshold}")
-    numbers = {text: _number(text) for text in found}
-    for text, number in numbers.items():
-        if number is None:
-            raise UserError(f"{where}, row {found[text]}: {text!r} is no number; --threshold needs numbers")
-    code = {text: int(number >= threshold) for text, number in numbers.items() if number is not None}
-    if len(set(code.values())) < 2:
-        values = [number for number in numbers.values() if number is not None]
-        span = f"from {min(values):g} to {max(values):g}"
-        raise UserError(f"{where} goes {span}; a threshold of {threshold:g} does not make two classes")
-    return Classes((f"below {threshold:g}", f"{threshold:g} and above"), code)
+    if span.strange is not None:
+        text, row = span.strange
+        raise UserError(f"{where}, row {row}: {text!r} is no number; --threshold needs numbers")
+    if not span.low < threshold <= span.high:
+        goes = f"from {span.low:g} to {span.high:g}"
+        raise UserError(f"{where} goes {goes}; a threshold of {threshold:g} does not make two classes")
+    return Classes((f"below {threshold:g}", f"{threshold:g} and above"), _Sides(threshold))
 
 
 def _as_they_stand(where: str, found: dict[str, int], rows: int) -> Classes:

@@ -1,7 +1,8 @@
-"""Molecules with labels, one after another, to a set."""
+"""Molecules with labels, one after another, to the pieces of a set."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,10 @@ UNREAD, UNLABELLED, CUT = "rows that are no molecule", "rows without a label", "
 """How `GraphSet.dropped` names what an import left out."""
 
 
+PIECE = 4096
+"""Rows of which a piece is made."""
+
+
 class Entry(NamedTuple):
     """One molecule of the source."""
 
@@ -28,38 +33,57 @@ class Entry(NamedTuple):
 
 def gather_molecules(
     path: Path, name: str, entries: Iterable[Entry], classes: Classes, wishes: Wishes, *, molfiles: bool = False
-) -> Imported:
-    """The set of these molecules; what is none is listed, or with `strict` an error."""
+) -> Iterator[Imported]:
+    """The set of these molecules, in pieces; what is none is listed, or with `strict` an error."""
+    rows = iter(entries)
     featurizer = MoleculeFeaturizer(largest_fragment=wishes.largest_fragment)
-    gather, parse = featurizer.gather(), parse_block if molfiles else parse_smiles
-    y: list[int] = []
-    ids: dict[str, list[Any]] = {"row": [], "id": [], "smiles": []}
-    skipped: list[Skipped] = []
-    unlabelled = cut = 0
-    for row, identity, text, label in entries:
-        if is_missing(label):
-            unlabelled += 1
-            continue
+    found, first = 0, None
+    while some := list(islice(rows, PIECE)):
+        piece = _Piece(featurizer, molfiles)
+        for entry in some:
+            if (problem := piece.add(entry, classes)) is not None and wishes.strict:
+                raise UserError(f"{path}, row {entry.row}: {problem.text!r} is no molecule: {problem.reason}")
+        first = first or next(iter(piece.skipped), None)
+        found += len(piece.y)
+        yield piece.imported(name, classes)
+    if not found and first is not None:
+        raise UserError(f"{path}: not one row is a molecule; the first, row {first.row}: {first.reason}")
+
+
+class _Piece:
+    """Some molecules in the making."""
+
+    def __init__(self, featurizer: MoleculeFeaturizer, molfiles: bool) -> None:
+        self._featurizer, self._molfiles = featurizer, molfiles
+        self._gather = featurizer.gather()
+        self.y: list[int] = []
+        self.skipped: list[Skipped] = []
+        self._ids: dict[str, list[Any]] = {"row": [], "id": [], "smiles": []}
+        self._unlabelled = self._cut = 0
+
+    def add(self, entry: Entry, classes: Classes) -> Skipped | None:
+        """Add a row; the row itself if it is no molecule."""
+        if is_missing(entry.label):
+            self._unlabelled += 1
+            return None
         try:
-            whole = parse(text)
+            whole = (parse_block if self._molfiles else parse_smiles)(entry.text)
         except NotAMoleculeError as error:
-            skipped.append(Skipped(row, str(error), identity if molfiles else text))
-            if wishes.strict:
-                raise UserError(f"{path}, row {row}: {skipped[-1].text!r} is no molecule: {error}") from None
-            continue
-        molecule = featurizer.trim(whole)
-        cut += molecule is not whole
-        featurizer.add(gather, molecule)
-        y.append(classes.code[label])
-        for column, value in zip(
-            ids.values(), (row, identity, Chem.MolToSmiles(whole) if molfiles else text), strict=True
-        ):
+            self.skipped.append(Skipped(entry.row, str(error), entry.id if self._molfiles else entry.text))
+            return self.skipped[-1]
+        molecule = self._featurizer.trim(whole)
+        self._cut += molecule is not whole
+        self._featurizer.add(self._gather, molecule)
+        self.y.append(classes.code[entry.label])
+        told = (entry.row, entry.id, Chem.MolToSmiles(whole) if self._molfiles else entry.text)
+        for column, value in zip(self._ids.values(), told, strict=True):
             column.append(value)
-    if not y:
-        raise UserError(f"{path}: not one row is a molecule; the first, row {skipped[0].row}: {skipped[0].reason}")
-    counts = {UNREAD: len(skipped), UNLABELLED: unlabelled, CUT: cut}
-    graphs = gather.graph_set(name, y, classes.names)
-    graphs = replace(graphs, dropped=graphs.dropped | {what: count for what, count in counts.items() if count})
-    if not any(ids["id"]):
-        del ids["id"]
-    return Imported(graphs, ids, skipped, featurizer.to_json())
+        return None
+
+    def imported(self, name: str, classes: Classes) -> Imported:
+        """The piece."""
+        counts = {UNREAD: len(self.skipped), UNLABELLED: self._unlabelled, CUT: self._cut}
+        graphs = self._gather.graph_set(name, self.y, classes.names)
+        dropped = graphs.dropped | {what: count for what, count in counts.items() if count}
+        graphs = replace(graphs, dropped=dropped, checked=True)
+        return Imported(graphs, self._ids, self.skipped, self._featurizer.to_json())

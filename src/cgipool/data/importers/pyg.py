@@ -14,20 +14,21 @@ from typing import Any
 from cgipool.data.graphs import GraphSet
 from cgipool.data.importers.imported import Imported
 from cgipool.data.importers.wishes import Wishes
+from cgipool.data.spill import Work
 from cgipool.errors import UserError
 
 CONVERT = 'from cgipool import GraphSet; GraphSet.from_pyg(list_of_data, name=...).save("DIR")'
 
 
-def read_pyg(path: Path, name: str, wishes: Wishes) -> Imported:
-    """The set of a saved file."""
+def read_pyg(path: Path, name: str, wishes: Wishes, work: Work) -> Iterator[Imported]:
+    """The set of a saved file, in one piece."""
     from torch_geometric.data import Data
 
     try:
         graphs = GraphSet.from_pyg([Data.from_dict(held) for held in _dicts(_load(path))], name)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    return Imported(graphs, {"row": range(1, graphs.n_graphs + 1)})
+    yield Imported(graphs, {"row": range(1, graphs.n_graphs + 1)})
 
 
 def _load(path: Path) -> Any:

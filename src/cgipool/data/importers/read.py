@@ -1,19 +1,22 @@
 """From a path to a set: which format it is, and its reader."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from cgipool.data.importers.imported import Imported
+from cgipool.data.importers.imported import Imported, together
+from cgipool.data.importers.saving import Pieces, Saved, save_pieces
 from cgipool.data.importers.solubility import NAME, read_solubility
 from cgipool.data.importers.wishes import Wishes
+from cgipool.data.spill import IN_MEMORY, Tell, Work, nobody
 from cgipool.data.store import is_saved
 from cgipool.errors import UserError, unknown
 
-Reader = Callable[[Path, str, Wishes], Imported]
-"""Takes the path, the name of the set and the options."""
+Reader = Callable[[Path, str, Wishes, Work], Iterator[Imported]]
+"""Takes the path, the name of the set, the options, and where to hold what must be held; gives piece after piece."""
 
 TABLE = ("label", "threshold", "skip_unlabelled")
 MOLECULES = (*TABLE, "strict", "largest_fragment")
@@ -43,24 +46,50 @@ FORMATS: dict[str, Format] = {
 def import_data(
     path: str | Path, *, form: str = "auto", name: str | None = None, wishes: Wishes | None = None
 ) -> Imported:
-    """Read a data set of one's own, or `solubility` by name.
+    """Read a data set of one's own, or `solubility` by name, into memory.
 
     `form` is a key of `FORMATS`, or "auto" to tell by the path. The set is called `name`, by default as its file or
     folder.
     """
-    place, asked = Path(path), wishes or Wishes()
+    pieces, _ = _source(path, form, name, wishes or Wishes())
+    return together(list(pieces(IN_MEMORY)))
+
+
+def import_to(
+    path: str | Path,
+    folder: str | Path,
+    *,
+    form: str = "auto",
+    name: str | None = None,
+    wishes: Wishes | None = None,
+    scaffolds: tuple[int, int] | None = None,
+    tell: Tell = nobody,
+) -> Saved:
+    """Read a data set of one's own and save it to a folder, piece by piece: it may be larger than memory.
+
+    The folder is the one that `import_data(path, …).save(folder)` writes. GraphML and PyG files are read whole.
+    `scaffolds` asks for so many splits by scaffold, of a seed. `tell` hears how far it is.
+    """
+    pieces, called = _source(path, form, name, wishes or Wishes())
+    return save_pieces(pieces, Path(folder), called, scaffolds=scaffolds, tell=tell)
+
+
+def _source(path: str | Path, form: str, name: str | None, asked: Wishes) -> tuple[Pieces, str]:
+    """What gives the pieces of a data set, and what it is called."""
+    place = Path(path)
     if form not in ("auto", *FORMATS):
         raise unknown("format", form, ("auto", *FORMATS))
     if not place.exists():
         if form == "auto" and str(path).lower() == NAME:
             asked.only(NAME, ("largest_fragment",))
-            return _named(read_solubility(asked), name)
+            return lambda work: iter([_named(read_solubility(asked), name)]), name or NAME
         raise UserError(f"there is no file or folder {path}")
     found = detect(place) if form == "auto" else form
     asked.only(found, FORMATS[found].options)
     module, function = FORMATS[found].reader.split(":")
     read: Reader = getattr(import_module(f"cgipool.data.importers.{module}"), function)
-    return read(place, name or _stem(place), asked)
+    called = name or _stem(place)
+    return partial(read, place, called, asked), called
 
 
 def detect(path: Path) -> str:

@@ -9,6 +9,7 @@ from cgipool.data.importers.imported import Imported
 from cgipool.data.importers.labels import choose_label, classes_of
 from cgipool.data.importers.molecular import Entry, gather_molecules
 from cgipool.data.importers.wishes import Wishes
+from cgipool.data.spill import Work
 from cgipool.errors import UserError
 
 END, RECORD_END = "M  END", "$$$$"
@@ -24,7 +25,7 @@ class Record(NamedTuple):
     """The data items by name."""
 
 
-def read_sdf(path: Path, name: str, wishes: Wishes) -> Imported:
+def read_sdf(path: Path, name: str, wishes: Wishes, work: Work) -> Iterator[Imported]:
     """The set of an SDF; its text is read three times (names, classes, molecules) so that nothing of it is held."""
     names: dict[str, None] = {}
     for record in records(path):

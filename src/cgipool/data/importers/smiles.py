@@ -1,6 +1,7 @@
 """Molecules from a table with a column of SMILES and a column of classes."""
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from cgipool.data.importers.imported import Imported
@@ -8,6 +9,7 @@ from cgipool.data.importers.labels import choose_label, classes_of
 from cgipool.data.importers.molecular import Entry, gather_molecules
 from cgipool.data.importers.table import Table, few
 from cgipool.data.importers.wishes import Wishes
+from cgipool.data.spill import Work
 from cgipool.errors import UserError
 
 USUAL = ("smiles", "canonical_smiles", "mol")
@@ -17,7 +19,7 @@ IDS = ("id", "name")
 """Column names whose values are kept as the ids of the rows; the first there is."""
 
 
-def read_smiles(path: Path, name: str, wishes: Wishes) -> Imported:
+def read_smiles(path: Path, name: str, wishes: Wishes, work: Work) -> Iterator[Imported]:
     """The set of a table; the labels are looked at first, since that is quick."""
     table = Table(path)
     smiles, identity = _smiles_column(table, wishes.smiles), _usual(table, IDS)
@@ -30,12 +32,15 @@ def read_smiles(path: Path, name: str, wishes: Wishes) -> Imported:
     return gather_molecules(path, name, _entries(table, smiles, label, identity), classes, wishes)
 
 
-def molecule_rows(path: Path, column: str | None = None) -> Iterator[tuple[str, str]]:
-    """Id and SMILES of every row of a table; without an id column the id is the row's number."""
+def molecule_rows(
+    path: Path, column: str | None = None, start: int = 0, stop: int | None = None
+) -> Iterator[tuple[str, str]]:
+    """Id and SMILES of the rows of a table, from `start` up to `stop` counted from 0, or of all; without an id column
+    the id is the row's number, from 1."""
     table = Table(path)
     smiles, identity = _smiles_column(table, column), _usual(table, IDS)
     columns = (smiles,) if identity is None else (smiles, identity)
-    for row, (text, *names) in table.rows(*columns):
+    for row, (text, *names) in islice(table.rows(*columns, start=start), None if stop is None else stop - start):
         yield (names[0] if names and names[0] else str(row)), text
 
 

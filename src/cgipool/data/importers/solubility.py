@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from cgipool.data.graphs import GraphSet
-from cgipool.data.importers.imported import Imported
+from cgipool.data.importers.imported import Imported, together
 from cgipool.data.importers.labels import classes_of
 from cgipool.data.importers.wishes import Wishes
 from cgipool.data.splits import Split, generator_of
@@ -48,7 +48,7 @@ def read_solubility(wishes: Wishes) -> Imported:
     found = [record for part in parts for record in part]
     classes = classes_of(folder / PARTS[0], LABEL, (record.data.get(LABEL, "") for record in found), wishes)
     entries = (Entry(row, held.title, held.block, held.data[LABEL]) for row, held in enumerate(found, start=1))
-    imported = gather_molecules(folder, NAME, entries, classes, wishes, molfiles=True)
+    imported = together(list(gather_molecules(folder, NAME, entries, classes, wishes, molfiles=True)))
     training = sum(row <= len(parts[0]) for row in imported.ids["row"])
     splits = own_splits(training, imported.graphs.n_graphs, seed=0, indices=range(OWN))
     return replace(imported, splits={OWN_SPLITS: splits})

@@ -56,11 +56,13 @@ class Table:
         except OSError as error:
             raise UserError(f"cannot read {self.path}: {error.strerror or first_line(error)}") from None
 
-    def rows(self, *columns: int) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """Row number and the fields of these columns, row after row."""
+    def rows(self, *columns: int, start: int = 0) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """Row number and the fields of these columns, row after row; the first `start` rows are passed over."""
         number = 0
         for batch in self.batches(*columns):
-            for fields in zip(*(column.to_pylist() for column in batch), strict=True):
+            skipped = min(max(start - number, 0), len(batch[0]))
+            number += skipped
+            for fields in zip(*(column[skipped:].to_pylist() for column in batch), strict=True):
                 number += 1
                 yield number, fields
 

@@ -1,14 +1,18 @@
 """A TU data set, from an archive or a folder."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from cgipool.data.importers.imported import Imported
 from cgipool.data.importers.wishes import Wishes
-from cgipool.data.tu import read_tu
+from cgipool.data.spill import Work
+from cgipool.data.tu import tu_parts
 
 
-def read_tu_set(path: Path, name: str, wishes: Wishes) -> Imported:
+def read_tu_set(path: Path, name: str, wishes: Wishes, work: Work) -> Iterator[Imported]:
     """The set under the given name; a graph's row is its line in NAME_graph_labels.txt."""
-    graphs = replace(read_tu(path), name=name)
-    return Imported(graphs, {"row": range(1, graphs.n_graphs + 1)})
+    row = 1
+    for part in tu_parts(path, work):
+        yield Imported(replace(part, name=name, checked=True), {"row": range(row, row + part.n_graphs)})
+        row += part.n_graphs

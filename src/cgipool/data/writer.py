@@ -1,0 +1,132 @@
+"""A saved GraphSet in the making: graphs are appended, part after part, and nothing but names and counts is held."""
+
+import json
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cgipool.data.check import DTYPES
+from cgipool.data.join import COLUMNS, Union, check_alike
+from cgipool.errors import UserError
+
+if TYPE_CHECKING:
+    from cgipool.data.graphs import GraphSet
+
+FORMAT = 1
+INDEX = "graphset.json"
+STRETCH = 1 << 20
+"""Rows whose codes are put in order at a time."""
+
+
+class GraphSetWriter:
+    """Writes a set into an empty folder; a context, at whose end the files are those of all graphs saved at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._files = ExitStack()
+        self._arrays: dict[str, _Growing] = {}
+        self._first: GraphSet | None = None
+        """The first part, without graphs: what the others must be like."""
+        self._names = {"category": Union(), "edge_category": Union()}
+        self._dropped: Counter[str] = Counter()
+        self.n_graphs = 0
+        self._nodes = self._edges = 0
+
+    def __enter__(self) -> "GraphSetWriter":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._files:
+            if kind is None:
+                self._finish()
+
+    def append(self, graphs: "GraphSet") -> None:
+        """Add the graphs of a set after those that are there; class names and columns must be the same."""
+        if self._first is None:
+            self._first = graphs.subset([])
+            for name, start in (("node_ptr", self._nodes), ("edge_ptr", self._edges)):
+                self._array(name, graphs).append(np.array([start]))
+        check_alike(self._first, graphs)
+        self._pointer("node_ptr", graphs, self._nodes)
+        self._pointer("edge_ptr", graphs, self._edges)
+        for name in ("edge_disp", "y", *COLUMNS):
+            values = getattr(graphs, name)
+            if values is not None:
+                union = self._names.get(name)
+                coded = values if union is None else union.add(values, getattr(graphs, f"{name}_names"))
+                self._array(name, graphs).append(coded)
+        self._dropped.update(graphs.dropped)
+        self.n_graphs += graphs.n_graphs
+        self._nodes += graphs.n_nodes
+        self._edges += graphs.n_edges
+
+    def _finish(self) -> None:
+        """Put the codes of labels in the order of their names, and write what there is into the index."""
+        if self._first is None:
+            raise UserError("there are no graphs to save")
+        for array in self._arrays.values():
+            array.finish()
+        for name, union in self._names.items():
+            if name in self._arrays and self._arrays[name].shape[0] and not union.is_ordered:
+                self._put_in_order(name, union)
+        index = {
+            "format": FORMAT,
+            "name": self._first.name,
+            "class_names": self._first.class_names,
+            "category_names": self._names["category"].names,
+            "edge_category_names": self._names["edge_category"].names,
+            "dropped": dict(self._dropped),
+            "arrays": {
+                name: {"dtype": str(self._arrays[name].dtype), "shape": self._arrays[name].shape}
+                for name in DTYPES
+                if name in self._arrays
+            },
+        }
+        (self._folder / INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")
+
+    def _array(self, name: str, graphs: "GraphSet") -> "_Growing":
+        if name not in self._arrays:
+            values = getattr(graphs, name)
+            file = self._files.enter_context((self._folder / f"{name}.npy").open("wb"))
+            self._arrays[name] = _Growing(file, values.dtype, values.shape[1:])
+        return self._arrays[name]
+
+    def _pointer(self, name: str, graphs: "GraphSet", start: int) -> None:
+        values = getattr(graphs, name)[1:]
+        self._arrays[name].append(values + start if start else values)
+
+    def _put_in_order(self, name: str, union: Union) -> None:
+        codes = np.lib.format.open_memmap(self._folder / f"{name}.npy", mode="r+")
+        for start in range(0, len(codes), STRETCH):
+            stretch = slice(start, start + STRETCH)
+            codes[stretch] = union.in_order(codes[stretch])
+        codes.flush()
+
+
+class _Growing:
+    """A .npy file to which rows are added. NumPy leaves room in the header for the number of rows to grow."""
+
+    def __init__(self, file: IO[bytes], dtype: np.dtype[Any], row: tuple[int, ...]) -> None:
+        self.dtype = dtype
+        self.shape: tuple[int, ...] = (0, *row)
+        self._file = file
+        self._write_header()
+        self._start = self._file.tell()
+
+    def append(self, rows: NDArray[Any]) -> None:
+        np.ascontiguousarray(rows, self.dtype).tofile(self._file)
+        self.shape = (self.shape[0] + len(rows), *self.shape[1:])
+
+    def finish(self) -> None:
+        self._file.seek(0)
+        self._write_header()
+        assert self._file.tell() == self._start, "the header of an array has outgrown its room"
+        self._file.flush()
+
+    def _write_header(self) -> None:
+        about = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False, "shape": self.shape}
+        np.lib.format.write_array_header_1_0(self._file, about)
