@@ -1,6 +1,10 @@
 """`cgipool train`."""
 
+import functools
 import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cgipool.data import GraphSet, Split
+    from cgipool.training.result import Result
+
+WAIT_SECONDS = 8.0
+"""The first process meets an error that all meet at most by so much later than the others."""
 
 SPLITS, MODEL, INPUT, OUTPUT = "Splits", "Model and training", "Input features", "Where and how"
 
@@ -31,6 +39,22 @@ def parse_ratio(text: str) -> float | int:
         ) from None
 
 
+def spoken_once(command: Callable[..., None]) -> Callable[..., None]:
+    """Of a command that several processes run, an error is told by one: the others wait for torchrun to end them."""
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        try:
+            command(**given)
+        except UserError as error:
+            if given["distributed"]:
+                _give_way(error)
+            raise
+
+    return run
+
+
+@spoken_once
 def train(
     data: Annotated[
         str, typer.Argument(metavar="NAME|PATH", help="A name of `cgipool data list`, a TU archive or folder.")
@@ -151,6 +175,10 @@ def train(
         int,
         typer.Option(min=1, help="Splits trained at a time, one thread each if more than 1.", rich_help_panel=OUTPUT),
     ] = 1,
+    distributed: Annotated[
+        bool,
+        typer.Option("--distributed", help="One model by all processes that torchrun started.", rich_help_panel=OUTPUT),
+    ] = False,
     tf32: Annotated[
         bool,
         typer.Option(
@@ -178,13 +206,12 @@ def train(
             _exclude(given, value, name, other)
     if (resume or overwrite) and out is None:
         raise UserError("--resume and --overwrite need --out DIR, the folder of the run")
+    if distributed:
+        _check_launch(jobs, ensemble)
     share = None if ratio is None else parse_ratio(ratio)
 
-    from cgipool.cli.progress import downloading, reporting
     from cgipool.cli.tables import output, result_tables
-    from cgipool.data import load_dataset
     from cgipool.pool import method_named
-    from cgipool.training import run
     from cgipool.training.recipe import parse_setting, recipe_named
 
     title = method_named(method).title
@@ -210,30 +237,23 @@ def train(
             raise UserError(f"{name} is given twice")
         asked[name] = setting
     chosen = recipe_named(recipe).but(**asked)
-    run.check_device(device)
-    with downloading() as progress:
-        graphs = load_dataset(data, progress=progress)
-    wanted = _splits(graphs, seed, splits or 1, first or 0, split_kind or "random", splits_file, folds)
-    try:
-        with reporting(len(wanted), chosen.epochs, chosen.patience, ensemble) as tell:
-            result = run.train(
-                graphs,
-                method=method,
-                recipe=chosen,
-                splits=wanted,
-                seed=seed,
-                ensemble=ensemble,
-                device=device,
-                jobs=jobs,
-                tf32=tf32,
-                out=out,
-                resume=resume,
-                overwrite=overwrite,
-                tell=tell,
-            )
-    except KeyboardInterrupt:
-        how = f"the same command with --resume goes on from {out}" if out else "nothing is kept without --out DIR"
-        raise Interrupted(f"stopped; {how}") from None
+    draw = functools.partial(
+        _splits,
+        seed=seed,
+        count=splits or 1,
+        first=first or 0,
+        kind=split_kind or "random",
+        file=splits_file,
+        folds=folds,
+    )
+    run = {"method": method, "recipe": chosen, "seed": seed, "tf32": tf32}
+    run |= {"out": out, "resume": resume, "overwrite": overwrite}
+    if distributed:
+        result = _train_by_all(data, draw, device, run)
+    else:
+        result = _train(data, draw, run | {"device": device, "jobs": jobs, "ensemble": ensemble})
+    if result is None:
+        return
     if as_json:
         typer.echo(json.dumps(result.to_json(), ensure_ascii=False, allow_nan=False))
     else:
@@ -243,6 +263,75 @@ def train(
 def _exclude(one: str, first: object, other: str, second: object) -> None:
     if first not in (None, False) and second not in (None, False):
         raise UserError(f"{one} and {other} exclude each other")
+
+
+def _train(data: str, draw: "Callable[[GraphSet], Sequence[Split]]", run: dict[str, Any]) -> "Result":
+    """Train in this process and those of its own."""
+    from cgipool.cli.progress import downloading, reporting
+    from cgipool.data import load_dataset
+    from cgipool.training.run import check_device, train
+
+    check_device(run["device"])
+    with downloading() as progress:
+        graphs = load_dataset(data, progress=progress)
+    splits, recipe = draw(graphs), run["recipe"]
+    with _stopped(run["out"]), reporting(len(splits), recipe.epochs, recipe.patience, run["ensemble"]) as tell:
+        return train(graphs, splits=splits, tell=tell, **run)
+
+
+def _train_by_all(
+    data: str, draw: "Callable[[GraphSet], Sequence[Split]]", device: str, run: dict[str, Any]
+) -> "Result | None":
+    """Train in all processes that torchrun started; the result, in the first of them."""
+    from cgipool.cli.progress import downloading, reporting
+    from cgipool.training.distributed import train_distributed
+    from cgipool.training.ranks import process_group
+
+    recipe = run["recipe"]
+    with process_group(device) as ranks:
+        with downloading() as progress:
+            graphs = ranks.open(data, progress)
+        splits = ranks.splits_of_first(lambda: draw(graphs))
+        if not ranks.first:
+            try:
+                return train_distributed(graphs, ranks, splits=splits, **run)
+            except KeyboardInterrupt:
+                raise typer.Exit(130) from None
+        with _stopped(run["out"]), reporting(len(splits), recipe.epochs, recipe.patience) as tell:
+            return train_distributed(graphs, ranks, splits=splits, tell=tell, **run)
+
+
+@contextmanager
+def _stopped(out: Path | None) -> Iterator[None]:
+    """Ctrl-C inside ends with a line that says how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        how = f"the same command with --resume goes on from {out}" if out else "nothing is kept without --out DIR"
+        raise Interrupted(f"stopped; {how}") from None
+
+
+def _check_launch(jobs: int, ensemble: int) -> None:
+    """An error unless torchrun started this process, for a training that can be divided."""
+    _exclude("--distributed", True, "--jobs", jobs > 1)
+    _exclude("--distributed", True, "--ensemble", ensemble > 1)
+
+    from cgipool.training.ranks import launched
+
+    if not launched():
+        raise UserError(
+            "--distributed is for processes of torchrun: torchrun --nproc-per-node 2 -m cgipool train … --distributed"
+        )
+
+
+def _give_way(error: UserError) -> None:
+    """Wait for who has more to say of an error: the first process, or the one that left the others alone."""
+    from cgipool.training.ranks import Abandoned, is_first
+
+    if isinstance(error, Abandoned):
+        time.sleep(2 * WAIT_SECONDS)
+    elif not is_first():
+        time.sleep(WAIT_SECONDS)
 
 
 def _splits(

@@ -17,11 +17,16 @@ def classification_loss(logits: Tensor, y: Tensor, weight: Tensor) -> Tensor:
     return -(right * weight).sum() / weight.sum().clamp(min=1e-12)
 
 
-def objective(output: Output, batch: Batch, class_weight: Tensor, own_weight: float | Tensor) -> Tensor:
+def objective(
+    output: Output, batch: Batch, class_weight: Tensor, own_weight: float | Tensor, share: float = 1.0
+) -> Tensor:
     """The loss of one batch, a scalar; class_weight is [classes], and empty slots count nothing. An own loss of weight
-    0 is left out, so that it cannot spoil the sum; a weight given as a tensor is never looked at."""
+    0 is left out, so that it cannot spoil the sum; a weight given as a tensor is never looked at. If the batch is a
+    part of a larger one, `share` is how much of that one's class weights it holds."""
     weight = class_weight[batch.y] * (batch.size > 0)
     loss = classification_loss(output.logits, batch.y, weight)
+    if share != 1.0:
+        loss = loss * share
     if isinstance(own_weight, float) and own_weight == 0.0:
         return loss
     return loss + own_weight * output.own_loss

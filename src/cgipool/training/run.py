@@ -84,16 +84,15 @@ def train(
         if splits < 1:
             raise UserError(f"splits must be at least 1, not {splits}")
         splits = random_splits(graphs, seed=seed, indices=range(first, first + splits), kind=split_kind)
-    if len({split.index for split in splits}) < len(splits):
-        raise UserError("two of the splits bear the same number, and each needs a folder of its own")
-    with _folder(out) as folder:
+    check_numbers(splits)
+    with run_folder(out) as folder:
         identity = identity_of(graphs, method, chosen, seed, splits, device, tf32)
         prepare(folder, identity | ({"ensemble": ensemble} if ensemble > 1 else {}), splits, resume, overwrite)
         whole = [Task(method, chosen, split, seed, device, split_folder(folder, split.index)) for split in splits]
         members = [members_of(task, ensemble) for task in whole]
         began = time.perf_counter()
         with matrix_precision(tf32):
-            _train_all(_waiting([task for tasks in members for task in tasks], tell), graphs, jobs, tell)
+            _train_all(waiting([task for tasks in members for task in tasks], tell), graphs, jobs, tell)
         if ensemble > 1:
             for task, parts in zip(whole, members, strict=True):
                 combine(task, parts, graphs, at_once=_together(task))
@@ -109,6 +108,12 @@ def split_folder(folder: Path, index: int) -> Path:
     return folder / f"split-{index:03d}"
 
 
+def check_numbers(splits: Sequence[Split]) -> None:
+    """An error if two splits would share a folder."""
+    if len({split.index for split in splits}) < len(splits):
+        raise UserError("two of the splits bear the same number, and each needs a folder of its own")
+
+
 def check_device(device: str) -> None:
     """An error unless torch can compute there."""
     try:
@@ -118,7 +123,7 @@ def check_device(device: str) -> None:
 
 
 @contextlib.contextmanager
-def _folder(out: str | Path | None) -> Iterator[Path]:
+def run_folder(out: str | Path | None) -> Iterator[Path]:
     """The run's folder; without a name a temporary one."""
     if out is not None:
         yield Path(out)
@@ -155,7 +160,8 @@ def content_of(graphs: GraphSet) -> str:
     content = hashlib.sha256()
     for array in (graphs.node_ptr, graphs.edge_ptr, graphs.edge_disp, graphs.y, graphs.category, graphs.attributes):
         if array is not None:
-            content.update(array.tobytes())
+            for start in range(0, len(array), 1 << 20):  # it may lie on disk and be larger than memory
+                content.update(array[start : start + (1 << 20)].tobytes())
     return content.hexdigest()
 
 
@@ -195,16 +201,16 @@ def _named(differs: list[str], before: dict, now: dict) -> str:
     return plain if plain != name else f"{name} ({before.get(name)} then, {now[name]} now)"
 
 
-def _waiting(tasks: Sequence[Task], tell: Tell) -> list[Task]:
+def waiting(tasks: Sequence[Task], tell: Tell) -> list[Task]:
     """The tasks that are still to be done; the others are told."""
-    waiting = []
+    left = []
     for task in tasks:
         if (task.folder / "result.json").exists():
             row = read_json(task.folder / "result.json")
             tell(finished(task, row["epochs"], row["val_loss"], row["best_epoch"]))
         else:
-            waiting.append(task)
-    return waiting
+            left.append(task)
+    return left
 
 
 def _together(task: Task) -> bool:

@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 
 from cgipool.baselines import build_model
-from cgipool.data.batch import Batch, Batcher
+from cgipool.data.batch import Batcher
 from cgipool.data.features import Encoder
 from cgipool.data.graphs import GraphSet
 from cgipool.data.splits import Split
@@ -24,7 +25,7 @@ from cgipool.network import Model
 from cgipool.ops.draws import key_of, shuffled
 from cgipool.pool import Sizes, method_named
 from cgipool.training.checkpoint import State, copy_of, load_state, save_state, save_tensors
-from cgipool.training.evaluate import Evaluation, chunks, evaluate
+from cgipool.training.evaluate import Chunks, Evaluation, chunks, evaluate
 from cgipool.training.log import Log
 from cgipool.training.metrics import report
 from cgipool.training.objective import class_weights, classification_loss, objective
@@ -35,6 +36,9 @@ INIT, ORDER, STEP, EVALUATION, MEMBER = range(5)
 
 CHECKPOINT = "checkpoint.safetensors"
 """In a split's folder while it trains."""
+
+METRICS = "metrics.jsonl"
+"""In a split's folder: a line for each epoch."""
 
 SAVE_SECONDS = 2.0
 """A checkpoint is written at most this often, so that short epochs are not spent on writing."""
@@ -154,14 +158,18 @@ class Training:
 
     def __init__(self, task: Task, graphs: GraphSet) -> None:
         self.task, self.recipe = task, task.recipe
-        self.encoder = fit_encoder(task, graphs)
+        self.encoder = self._encoder(graphs)
         self.batcher = Batcher(graphs, self.encoder.encode(graphs), task.device)
         network = initial_model(task, graphs, self.encoder)
         self.state = State(network, self._optimizer(network), copy_of(network))
         weights = class_weights(graphs.y[task.split.train], graphs.n_classes, self.recipe.class_weight)
         self.class_weight = weights.to(task.device)
-        self.val = list(chunks(self.batcher, task.split.val, task.key(EVALUATION)))
         self.val_y = torch.from_numpy(graphs.y[task.split.val]).to(task.device)
+        self.step_losses: list[float] = []
+        """The loss of each step of the last epoch."""
+
+    def _encoder(self, graphs: GraphSet) -> Encoder:
+        return fit_encoder(self.task, graphs)
 
     def _optimizer(self, network: Model) -> torch.optim.Adam | None:
         """None for a model that has nothing to learn."""
@@ -174,10 +182,13 @@ class Training:
         """The weight of the method's own loss in an epoch."""
         return method_named(self.task.method).weight(self.recipe.alpha_on(self.batcher.graphs.name), epoch)
 
-    def batches(self, epoch: int) -> Iterator[Batch]:
-        """The training batches of an epoch."""
-        for step, ids in enumerate(epoch_ids(self.task, epoch)):
-            yield self.batcher.batch(ids, self.task.key(STEP, epoch, step))
+    def step(self, ids: np.ndarray, key: int, own_weight: float) -> Tensor:
+        """The gradients of the loss of one batch, in place of those before; the loss."""
+        batch = self.batcher.batch(ids, key)
+        loss = objective(self.state.network(batch), batch, self.class_weight, own_weight)
+        self.state.network.zero_grad(set_to_none=True)
+        loss.backward()
+        return loss.detach()
 
     def train_epoch(self) -> float:
         """One pass over the training graphs; the mean loss over graphs."""
@@ -188,26 +199,41 @@ class Training:
         quiet = self.recipe.dropout_epochs is not None and epoch > self.recipe.dropout_epochs
         network.dropout = 0.0 if quiet else self.recipe.dropout
         network.train()
-        total: Tensor | float = 0.0
-        for batch in self.batches(epoch):
-            loss = objective(network(batch), batch, self.class_weight, own_weight)
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
+        losses, graphs = [], []
+        for step, ids in enumerate(epoch_ids(self.task, epoch)):
+            losses.append(self.step(ids, self.task.key(STEP, epoch, step), own_weight))
             optimizer.step()
-            total = total + loss.detach() * len(batch.y)
+            graphs.append(len(ids))
+        self.step_losses = self.whole_losses(torch.stack(losses).double()).tolist()
         self.state.epoch = epoch
-        return float(total) / len(self.task.split.train)
+        return float(np.dot(self.step_losses, graphs)) / len(self.task.split.train)
+
+    def whole_losses(self, losses: Tensor) -> Tensor:
+        """[steps] the losses of whole batches, from what `step` gave."""
+        return losses
+
+    @cached_property
+    def _val(self) -> Chunks:
+        return Chunks(self.batcher, self.task.split.val, self.task.key(EVALUATION))
+
+    def ask_validation(self) -> Evaluation:
+        """What the network says of the validation graphs."""
+        return evaluate(self.state.network, self._val)
+
+    def ask_test(self) -> Evaluation:
+        """What the network says of the test graphs."""
+        return evaluate(self.state.network, chunks(self.batcher, self.task.split.test, self.task.key(EVALUATION)))
 
     def validate(self) -> tuple[float, float, Evaluation]:
         """Cross-entropy (which early stopping watches) and accuracy on the validation graphs, and the whole answer."""
-        answer = evaluate(self.state.network, self.val)
+        answer = self.ask_validation()
         loss = classification_loss(answer.logits, self.val_y, self.class_weight[self.val_y])
         accuracy = (answer.logits.argmax(1) == self.val_y).float().mean()
         return float(loss), float(accuracy), answer
 
     def run(self, tell: Tell, log: Log) -> None:
         """Epochs until patience or the cap ends them."""
-        state, checkpoint = self.state, self.task.folder / CHECKPOINT
+        state = self.state
         if state.optimizer is None:
             state.note(self.validate()[0])
             return
@@ -223,14 +249,18 @@ class Training:
             row = {"epoch": state.epoch, "train_loss": train_loss, "val_loss": val_loss, "val_accuracy": val_accuracy}
             log.append(row | {"seconds": seconds} | answer.metrics)
             if time.monotonic() - saved >= SAVE_SECONDS:
-                save_state(checkpoint, state)
+                self.save()
                 saved = time.monotonic()
             told = Progress(self.task.split.index, state.epoch, val_loss, val_accuracy, state.best_epoch)
             try:
                 tell(told._replace(member=self.task.member))
             except KeyboardInterrupt:  # who is told may end the training; nothing of it is lost
-                save_state(checkpoint, state)
+                self.save()
                 raise
+
+    def save(self) -> None:
+        """Write a checkpoint."""
+        save_state(self.task.folder / CHECKPOINT, self.state)
 
     def _give_up(self, state: State) -> None:
         weights = self.task.folder / "weights.safetensors"
@@ -243,22 +273,23 @@ class Training:
     def test(self) -> tuple[dict[str, Any], np.ndarray]:
         """Restore the best weights and read the test graphs, once: metrics and probabilities [n, classes]."""
         self.state.network.load_state_dict(self.state.best)
-        ids = self.task.split.test
-        answer = evaluate(self.state.network, chunks(self.batcher, ids, self.task.key(EVALUATION)))
-        p = torch.softmax(answer.logits.double(), 1).cpu().numpy()
-        return report(self.batcher.graphs.y[ids], p), p
+        p = torch.softmax(self.ask_test().logits.double(), 1).cpu().numpy()
+        return report(self.batcher.graphs.y[self.task.split.test], p), p
 
 
-def train_split(task: Task, graphs: GraphSet, tell: Tell) -> None:
+def train_split(
+    task: Task, graphs: GraphSet, tell: Tell, training: Callable[[Task, GraphSet], Training] = Training
+) -> None:
     """Train one split to the end, or go on from its checkpoint; the folder then holds weights, metrics and result."""
     task.folder.mkdir(parents=True, exist_ok=True)
     with flushed_denormals():
-        _train_split(task, graphs, tell)
+        began = time.perf_counter()
+        _train_split(training(task, graphs), tell, began)
 
 
-def _train_split(task: Task, graphs: GraphSet, tell: Tell) -> None:
-    began = time.perf_counter()
-    training, log = Training(task, graphs), Log(task.folder / "metrics.jsonl")
+def _train_split(training: Training, tell: Tell, began: float) -> None:
+    task = training.task
+    log = Log(task.folder / METRICS)
     write_json(task.folder / "encoder.json", training.encoder.to_json())
     checkpoint = task.folder / CHECKPOINT
     if checkpoint.exists():

@@ -1,0 +1,155 @@
+"""The processes of a run that `torchrun` started: how they find one another, and what they tell one another."""
+
+import contextlib
+import json
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from cgipool.data.fetch import Progress as Download
+from cgipool.data.graphs import GraphSet
+from cgipool.data.sources import load_dataset
+from cgipool.data.splits import Split
+from cgipool.errors import UserError
+
+LAUNCHED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+"""What torchrun sets for each process."""
+
+PATIENCE = timedelta(hours=2)
+"""How long processes wait for one another: the first reads the whole data set before the others begin."""
+
+
+def launched() -> bool:
+    """Whether torchrun, or something like it, started this process."""
+    return all(name in os.environ for name in LAUNCHED)
+
+
+def is_first() -> bool:
+    """Whether this process is the one that writes and speaks."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+class Abandoned(UserError):
+    """Another process of the run has ended."""
+
+
+class Ranks:
+    """The processes of a run, as one of them sees them. What they tell one another goes over the CPU."""
+
+    def __init__(self, device: str) -> None:
+        self.rank, self.count = dist.get_rank(), dist.get_world_size()
+        self.first = self.rank == 0
+        local = int(os.environ["LOCAL_RANK"])
+        self.first_here = local == 0
+        """Whether it is the first on its machine."""
+        self.device = f"{device}:{local}" if device == "cuda" else device
+
+    def total(self, values: Tensor) -> Tensor:
+        """The sum over all processes."""
+        whole = values.detach().cpu().clone()
+        dist.all_reduce(whole)
+        return whole
+
+    def any(self, here: bool) -> bool:
+        """Whether it holds for one of them."""
+        return bool(self.total(torch.tensor(float(here))) > 0)
+
+    def bytes_of_first(self, content: bytes) -> bytes:
+        """What the first process passes; that of the others is not looked at."""
+        length = torch.tensor(len(content))
+        dist.broadcast(length, 0)
+        if not int(length):
+            return b""
+        held = torch.frombuffer(bytearray(content if self.first else int(length)), dtype=torch.uint8)
+        dist.broadcast(held, 0)
+        return held.numpy().tobytes()
+
+    def of_first(self, work: Callable[[], Any]) -> Any:
+        """What `work` gives the first process, in plain values; the others do not do it."""
+        told = json.dumps(work()).encode() if self.first else b""
+        return json.loads(self.bytes_of_first(told))
+
+    def open(self, data: str | Path, progress: Download | None = None) -> GraphSet:
+        """A data set, mapped from disk where that can be. One that has to be downloaded or parsed, is so once on each
+        machine."""
+        mine = load_dataset(data, mmap=True, progress=progress) if self.first_here else None
+        self.any(False)  # the others wait
+        return load_dataset(data, mmap=True) if mine is None else mine
+
+    def splits_of_first(self, work: Callable[[], Sequence[Split]]) -> list[Split]:
+        """The splits that `work` gives the first process."""
+        drawn = work() if self.first else []
+        heads = self.of_first(lambda: [[s.index, len(s.train), len(s.val), len(s.test)] for s in drawn])
+        splits = []
+        for number, (index, *lengths) in enumerate(heads):
+            sides = [drawn[number].train, drawn[number].val, drawn[number].test] if self.first else [np.zeros(0)]
+            ids = np.frombuffer(self.bytes_of_first(np.concatenate(sides).tobytes()), np.int64).copy()
+            splits.append(Split(index, *np.split(ids, np.cumsum(lengths)[:2])))
+        return splits
+
+    def hand_out(self, folder: Path, *names: str) -> None:
+        """Files of the first process's folder, where it has them, for the folders of the others."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            path = folder / name
+            there = self.of_first(path.exists)
+            content = self.bytes_of_first(path.read_bytes() if self.first and there else b"")
+            if there and not self.first:
+                path.write_bytes(content)
+
+
+@contextlib.contextmanager
+def process_group(device: str) -> Iterator[Ranks]:
+    """Joins the processes that torchrun started, each with its own GPU if they compute there."""
+    if device not in ("cpu", "cuda"):
+        raise UserError(f"--distributed computes on cpu or cuda, where each process has its own GPU, not on {device!r}")
+    if device == "cuda":
+        local, there = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+        if local >= there:
+            raise UserError(f"process {local} of this machine has no GPU: there are {there}; start fewer processes")
+        torch.cuda.set_device(local)
+    store, rank, count = next(iter(dist.rendezvous("env://", timeout=PATIENCE)))
+    backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
+    dist.init_process_group(backend, store=_fresh(store, rank, count), rank=rank, world_size=count, timeout=PATIENCE)
+    try:
+        yield Ranks(device)
+    except RuntimeError as error:
+        if isinstance(error, dist.DistError) or any(sign in str(error) for sign in ("gloo", "NCCL")):
+            raise Abandoned("another process of the run has ended, and this one cannot go on without it") from error
+        raise
+    finally:
+        # To let go of the last tensors, gloo's threads need the interpreter, and the group's end waits for them without
+        # giving it away.
+        time.sleep(0.1)
+        dist.destroy_process_group()
+
+
+def _fresh(store: dist.Store, rank: int, count: int) -> dist.Store:
+    """A part of the store that these processes alone use. Torchrun keeps the store when it starts processes anew, and
+    they would call those before them; nor does it number the starts alike on all machines. So each process draws a
+    name, and the first answers all that call it until every one has heard its own."""
+    mine = uuid.uuid4().hex
+    if rank > 0:
+        store.set(f"calls/{rank}", mine)
+        first = store.get(f"answers/{mine}").decode()
+        store.set(f"heard/{first}/{rank}", "")
+        return dist.PrefixStore(first, store)
+    silent, deadline = set(range(1, count)), time.monotonic() + PATIENCE.total_seconds()
+    while silent:
+        for other in silent:
+            if store.check([f"calls/{other}"]):
+                store.set(f"answers/{store.get(f'calls/{other}').decode()}", mine)
+        silent = {other for other in silent if not store.check([f"heard/{mine}/{other}"])}
+        if time.monotonic() > deadline:
+            raise UserError(f"{len(silent)} of {count} processes did not come")
+        time.sleep(0.02)
+    return dist.PrefixStore(mine, store)
