@@ -24,7 +24,7 @@ class Protocol:
     seed: int = 0
     """Of splits, weights and all draws."""
     split_kind: str = "random"
-    """"random", "stratified" or "distinct". Paper: random."""
+    """"random", "stratified", "distinct" or, for molecules, "scaffold". Paper: random."""
     ensemble: int = 1
     """Members of an ensemble in each split, whose probabilities are averaged."""
 
