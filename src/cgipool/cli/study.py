@@ -53,6 +53,15 @@ def run(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Try again what failed before; otherwise it is skipped.")
     ] = False,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ray[:ADDRESS]",
+            help="Train the cells as tasks of Ray. ray: the runtime that RAY_ADDRESS names, else one that is up here, "
+            "else one started for this run; ray:auto or ray:HOST:PORT: join a cluster that this machine is part of; "
+            "ray://HOST:PORT: a cluster from outside, by Ray Client. Default: without Ray.",
+        ),
+    ] = None,
 ) -> None:
     """Train all cells of a study that its store does not hold yet; killed, the same command goes on.
 
@@ -63,7 +72,7 @@ def run(
 
     study = read_study(file)
     cells = _chosen(study, only, shard, device)
-    outcome = run_cells(study, cells, store, device, jobs, limit, retry_failed)
+    outcome = run_cells(study, cells, store, device, jobs, limit, retry_failed, on)
     conclude(outcome, cells, store)
 
 
@@ -75,8 +84,9 @@ def run_cells(
     jobs: int,
     limit: float | None,
     retry_failed: bool,
+    on: str | None = None,
 ) -> "Outcome":
-    """Run cells with progress on stderr."""
+    """Run cells with progress on stderr; `on` says which Ray, if any."""
     from cgipool.cli.study_progress import watching
     from cgipool.study.estimate import Estimate
     from cgipool.study.run import Runner, Stop
@@ -85,7 +95,7 @@ def run_cells(
     from cgipool.training.run import check_device
 
     devices = [name.strip() for name in device.split(",")]
-    for name in devices:
+    for name in devices if on is None else []:  # on Ray, it is the workers' device
         check_device(name)
     if jobs > 1 and any(name != "cpu" for name in devices):
         raise UserError("--jobs is for a CPU; on a GPU all splits train at once")
@@ -94,6 +104,11 @@ def run_cells(
     estimate = Estimate(store, study.cells, devices[0], jobs)
     options: dict[str, Any] = {"jobs": jobs, "retry_before": now() if retry_failed else ""}
     try:
+        if on is not None:
+            from cgipool.study.on_ray import RayRunner, connected
+
+            with connected(on, device, jobs) as count, watching(cells, store, estimate, count) as watcher:
+                return RayRunner(store, device, stop=Stop(limit), watcher=watcher, **options).run(cells)
         with watching(cells, store, estimate, len(devices)) as watcher:
             if len(devices) > 1:
                 return run_spread(cells, folder, devices, minutes=limit, watcher=watcher, **options)

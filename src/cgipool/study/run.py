@@ -11,7 +11,6 @@ import signal
 import threading
 import time
 import traceback
-from _thread import interrupt_main
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -84,6 +83,10 @@ class Outcome:
     stopped: bool = False
     """Whether the run ended before it had looked at all cells."""
 
+    def add(self, cell: Cell, how: str) -> None:
+        """A cell ended so; `how` is as a watcher is told."""
+        getattr(self, how if how in ("done", "there", "elsewhere") else "failed").append(cell.key)
+
 
 class Watcher:
     """What a run tells; this one listens to nothing."""
@@ -96,6 +99,36 @@ class Watcher:
 
     def ended(self, cell: Cell, how: str) -> None:
         """A cell is "done", was "there", is "elsewhere", or why it failed."""
+
+
+def take_in_hand(store: Store, cell: Cell, retry_before: str) -> Claim | str:
+    """The claim on a cell that is to be trained now, or how it ended already. What failed before `retry_before` is
+    tried again."""
+    if store.has(cell.key):
+        return "there"
+    failure = store.failure(cell.key)
+    if failure is not None and failure[1] >= retry_before:
+        return failure[0]
+    claim = store.claims.take(cell.key)
+    if claim is None:
+        return "elsewhere"
+    try:
+        if store.has(cell.key):  # finished by another run between the look and the claim
+            claim.release()
+            return "there"
+        store.set_damaged_aside(cell.key)
+        if failure is not None:
+            store.forget_failure(cell.key)
+    except BaseException:
+        claim.release()
+        raise
+    return claim
+
+
+def reason_of(error: Exception) -> str:
+    """Why a cell failed, in one line."""
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return reason if isinstance(error, UserError) else f"{type(error).__name__}: {reason}"
 
 
 class Runner:
@@ -137,29 +170,19 @@ class Runner:
                 outcome.stopped = True
                 return
             try:
-                how = self._cell(cell)
+                how = self.one(cell)
             except Stopped:
                 outcome.stopped = True
                 return
-            getattr(outcome, how if how in ("done", "there", "elsewhere") else "failed").append(cell.key)
+            outcome.add(cell, how)
             self.watcher.ended(cell, how)
 
-    def _cell(self, cell: Cell) -> str:
-        """How it ended."""
-        if self.store.has(cell.key):
-            return "there"
-        failure = self.store.failure(cell.key)
-        if failure is not None and failure[1] >= self.retry_before:
-            return failure[0]
-        claim = self.store.claims.take(cell.key)
-        if claim is None:
-            return "elsewhere"
+    def one(self, cell: Cell) -> str:
+        """Finish one cell, as far as it is not finished or in other hands; how it ended, as a watcher is told."""
+        claim = take_in_hand(self.store, cell, self.retry_before)
+        if isinstance(claim, str):
+            return claim
         with claim:
-            if self.store.has(cell.key):  # finished by another run between the look and the claim
-                return "there"
-            self.store.set_damaged_aside(cell.key)
-            if failure is not None:
-                self.store.forget_failure(cell.key)
             self.watcher.begins(cell)
             return self._train(cell, claim)
 
@@ -184,8 +207,7 @@ class Runner:
                 raise Stopped from None
             raise
         except Exception as error:
-            reason = " ".join(str(error).split()) or type(error).__name__
-            reason = reason if isinstance(error, UserError) else f"{type(error).__name__}: {reason}"
+            reason = reason_of(error)
             self.store.fail(cell.key, cell.config, reason, traceback.format_exc())
             return reason
         finally:
@@ -230,7 +252,9 @@ class Runner:
         if threading.current_thread() is threading.main_thread():
             raise due
         self._why = due
-        interrupt_main()  # with several jobs a thread listens to them; the main one must end the training
+        # With several jobs a thread listens to them; the main one must end the training. It waits for them, and only a
+        # signal of the system's wakes it: `interrupt_main` would be noticed when the next split is done.
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     def _versions(self) -> dict[str, str]:
         return {

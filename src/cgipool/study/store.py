@@ -52,6 +52,17 @@ class Store:
         told = _read(path)
         return str(told.get("reason", "unknown, as its file is damaged")), str(told.get("when", ""))
 
+    def told(self, key: str) -> dict[str, Any]:
+        """All that is kept of a cell that is finished or failed, as plain values; nothing of another."""
+        return _read(self._file("cells", key)) or _read(self._file("failed", key))
+
+    def take_over(self, key: str, told: dict[str, Any]) -> None:
+        """Keep what another store told of a cell."""
+        if "splits" in told:
+            self.finish(key, told["cell"], told["splits"], told["provenance"])
+        else:
+            self.fail(key, told["cell"], told["reason"], told["log"])
+
     def seconds(self, key: str, kind: str) -> float | None:
         """How long a finished cell took, if it was on this kind of device."""
         told = _read(self._file("cells", key)).get("provenance", {})

@@ -1,0 +1,320 @@
+"""Studies on Ray: a cluster of two nodes on this machine, one of which is lost; what comes out is a local run's."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cgipool.cli import main
+from cgipool.errors import UserError
+from cgipool.study.cell import Cell
+from cgipool.study.on_ray import RayRunner, address_of, connected, needs_of
+from cgipool.study.plan import read_study, study_of
+from cgipool.study.records import read_book
+from cgipool.study.run import Runner, Stop, Watcher
+from cgipool.study.store import Store, now
+from cgipool.training.split import Progress
+
+SMOKE = Path(__file__).resolve().parents[2] / "studies" / "smoke.toml"
+LONG = {"width": 8, "epochs": 100_000, "patience": 100_000}
+BREAKS = """
+from pathlib import Path
+from cgipool.pool.topk import TopKPool
+class Breaks(TopKPool):
+    def forward(self, x, level):
+        if Path(__file__).with_name("broken").exists():
+            raise RuntimeError("it broke" + chr(10) + "in two lines")
+        return super().forward(x, level)
+"""
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def own_code(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder that modules are imported from, here and by processes that are started later."""
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "breaks_on_ray.py").write_text(BREAKS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        patch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def workers_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where workers of the cluster have their temporary folders, and Ray its note of which cluster is up."""
+    folder = tmp_path_factory.mktemp("workers")
+    (folder / "ray").mkdir()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cluster(own_code: Path, workers_folder: Path) -> Iterator[Any]:
+    """Two nodes that train one cell each, and this process connected to them."""
+    pytest.importorskip("ray", reason="needs Ray: pip install 'cgipool[ray]'")
+    with warnings.catch_warnings():
+        # Ray leaves the objects of its subprocesses, and their pipes, to the garbage collector.
+        warnings.simplefilter("ignore", ResourceWarning)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("OMP_NUM_THREADS", "1")
+            patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+            patch.setenv("TMPDIR", str(workers_folder))
+            from ray.cluster_utils import Cluster
+
+            # Ray's other files stay where they would be: the path of a socket must be short.
+            bare = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
+            head = bare | {"num_cpus": 1, "temp_dir": f"{tempfile.gettempdir()}/ray"}
+            cluster = Cluster(initialize_head=True, head_node_args=head)
+            try:
+                cluster.add_node(num_cpus=1, include_log_monitor=False)
+                with connected(f"ray:{cluster.address}", "cpu", 1) as count:
+                    assert count == 2
+                    yield cluster
+            finally:
+                cluster.shutdown()
+        del cluster
+        gc.collect()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The store of smoke.toml, run without Ray."""
+    folder = tmp_path_factory.mktemp("whole")
+    assert main(["study", "run", str(SMOKE), "--store", str(folder)]) == 0
+    return folder
+
+
+def kept(store: Path) -> dict[str, Any]:
+    """What a store keeps of each cell, times aside."""
+
+    def timeless(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: timeless(v) for name, v in value.items() if name not in ("started", "finished", "seconds")}
+        return [timeless(v) for v in value] if isinstance(value, list) else value
+
+    book = read_book(store)
+    assert not book.problems
+    return {key: timeless(vars(record)) for key, record in book.records.items()}
+
+
+def children(*parents: int) -> list[int]:
+    """The processes that these have started, and those that they have, and so on."""
+    found, seen = list(parents), []
+    while found:
+        parent = found.pop()
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            if parent_of(path) == parent:
+                found.append(int(path.parent.name))
+                seen.append(found[-1])
+    return seen
+
+
+def parent_of(path: Path) -> int | None:
+    """By its /proc/PID/stat; None of a process that has ended, though it may still be listed."""
+    try:
+        state, parent = path.read_text().rsplit(")", 1)[1].split()[:2]
+    except OSError:
+        return None
+    return None if state == "Z" else int(parent)
+
+
+class Course(Watcher):
+    """Remembers what is told, and whether cells were claimed while they were trained."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.begun: Counter[str] = Counter()
+        self.ends: Counter[tuple[str, str]] = Counter()
+        self.claimed: list[bool] = []
+
+    def begins(self, cell: Cell) -> None:
+        self.begun[cell.key] += 1
+
+    def epoch(self, cell: Cell, progress: Progress) -> None:
+        self.claimed.append(self.store.claims.holder(cell.key) is not None)
+
+    def ended(self, cell: Cell, how: str) -> None:
+        self.ends[cell.key, how] += 1
+
+
+def test_a_node_is_lost_in_the_middle(cluster: Any, whole: Path, tmp_path: Path) -> None:
+    store, cells = Store(tmp_path), read_study(SMOKE).cells
+    store.remember(read_study(SMOKE).to_json())
+    lost: list[str] = []
+
+    class Loses(Course):
+        def begins(self, cell: Cell) -> None:
+            super().begins(cell)
+            if len(self.begun) == 2 and not self.ends and not lost:
+                lost.extend(self.begun)
+                (node,) = cluster.worker_nodes
+                for pid in children(*(process.pid for _, process in node.live_processes())):
+                    os.kill(pid, signal.SIGKILL)
+                cluster.remove_node(node, allow_graceful=False)
+
+    class Counts(RayRunner):
+        def _submit(self, hand: Any) -> None:
+            tries[hand.cell.key] += 1
+            super()._submit(hand)
+
+    course, tries = Loses(store), Counter[str]()
+    outcome = Counts(store, "cpu", watcher=course).run(cells)
+    assert lost, "otherwise this shows nothing"
+    assert max(tries.values()) > 1, "the cell of the lost node was begun again"
+    assert sorted(outcome.done) == sorted(cell.key for cell in cells)
+    assert course.begun == Counter(cell.key for cell in cells)
+    assert course.ends == Counter((cell.key, "done") for cell in cells), "every cell once"
+    assert course.claimed
+    assert all(course.claimed)
+    assert not list(tmp_path.glob("claims/*"))
+    assert kept(tmp_path) == kept(whole)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_begun_here_continued_on_ray_and_back(whole: Path, tmp_path: Path) -> None:
+    store, cells = Store(tmp_path), {cell.name: cell for cell in read_study(SMOKE).cells}
+    first, second, third = (cells[f"method={name},dataset=motifs,ratio=0.5"] for name in ("majority", "topk", "none"))
+    Runner(store, "cpu").run([first])
+
+    class Asks(Watcher):
+        def epoch(self, cell: Cell, progress: Progress) -> None:
+            stop.asked = progress.epoch == 2
+
+    stop = Stop()
+    assert Runner(store, "cpu", stop=stop, watcher=Asks()).run([second]).stopped
+    assert store.work(second.key).exists(), "it is in hand"
+    outcome = RayRunner(store, "cpu").run([first, second])
+    assert (outcome.there, outcome.done) == ([first.key], [second.key])
+    assert not list(tmp_path.glob("work/*")), "what was in hand is not needed any more"
+    outcome = Runner(store, "cpu").run([first, second, third])
+    assert (outcome.there, outcome.done) == ([first.key, second.key], [third.key])
+    expected = kept(whole)
+    assert kept(tmp_path) == {cell.key: expected[cell.key] for cell in (first, second, third)}
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_cell_that_fails_leaves_its_reason_and_the_rest_goes_on(own_code: Path, tmp_path: Path) -> None:
+    (own_code / "broken").touch()
+    axes = {"method": ["breaks_on_ray:Breaks", "none"], "dataset": ["motifs"]}
+    cells = study_of({"axes": axes, "settings": {"width": 8, "epochs": 2}, "protocol": {"splits": 2}}).cells
+    store = Store(tmp_path)
+    course = Course(store)
+    outcome = RayRunner(store, "cpu", watcher=course).run(cells)
+    assert (outcome.failed, outcome.done) == ([cells[0].key], [cells[1].key])
+    assert course.ends[cells[0].key, "RuntimeError: it broke in two lines"] == 1
+    assert "breaks_on_ray.py" in store.told(cells[0].key)["log"]
+    assert RayRunner(store, "cpu").run(cells).failed == [cells[0].key], "it is not tried again by itself"
+    (own_code / "broken").unlink()
+    assert RayRunner(store, "cpu", retry_before=now()).run(cells).done == [cells[0].key]
+    assert not read_book(tmp_path).failed
+
+
+@pytest.mark.usefixtures("cluster")
+def test_stopped_in_the_middle(workers_folder: Path, tmp_path: Path) -> None:
+    store, stop, before = Store(tmp_path), Stop(), set(workers_folder.glob("cgipool-*"))
+    in_hand: list[int] = []
+    cells = study_of({"axes": {"method": ["topk"], "dataset": ["motifs"]}, "settings": LONG}).cells
+
+    class Asks(Watcher):
+        def epoch(self, cell: Cell, progress: Progress) -> None:
+            stop.asked = True
+            in_hand.append(len(set(workers_folder.glob("cgipool-*")) - before))
+
+    outcome = RayRunner(store, "cpu", stop=stop, watcher=Asks()).run(cells)
+    assert outcome.stopped
+    assert not outcome.done
+    assert not list(tmp_path.glob("claims/*"))
+    assert in_hand[0] == 1
+    assert set(workers_folder.glob("cgipool-*")) == before, "the worker has cleared up"
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_cell_in_the_hands_of_another_run_is_left_to_it(tmp_path: Path) -> None:
+    store, cell = Store(tmp_path), read_study(SMOKE).cells[0]
+    claim = store.claims.take(cell.key)
+    assert claim is not None
+    with claim:
+        assert RayRunner(store, "cpu").run([cell]).elsewhere == [cell.key]
+    assert not store.told(cell.key)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_without_its_data_set_a_cell_fails(own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CGIPOOL_MIRROR", "http://127.0.0.1:9/none")
+    cells = study_of({"axes": {"method": ["topk"], "dataset": ["NCI1"]}}).cells
+    store = Store(tmp_path / "store")
+    assert RayRunner(store, "cpu").run(cells).failed == [cells[0].key]
+    assert "127.0.0.1" in store.told(cells[0].key)["reason"]
+    assert not list(tmp_path.glob("store/claims/*"))
+
+
+def test_the_command_starts_ray_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="needs Ray: pip install 'cgipool[ray]'")
+    file, store = tmp_path / "long.toml", tmp_path / "store"
+    settings = ", ".join(f"{name} = {value}" for name, value in LONG.items())
+    file.write_text(f'axes = {{method = ["majority", "none"], dataset = ["motifs"]}}\nsettings = {{{settings}}}\n')
+    words = ["study", "run", str(file), "--store", str(store)]
+    assert main([*words, "--only", "method=majority"]) == 0
+    command = [sys.executable, "-m", "cgipool", *words, "--on", "ray:local"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        said = next((line for line in process.stderr if "begins" in line), "")
+        assert said.startswith("method=none,dataset=motifs: begins (1 of 2 cells done")
+        assert len(list(store.glob("claims/*"))) == 1
+        started = children(process.pid)
+        assert len(started) > 3
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode == 75, err
+    assert "1 left, stopped before the end; the same command goes on" in out
+    assert not list(store.glob("claims/*"))
+    until = time.monotonic() + 10
+    while left := [pid for pid in started if parent_of(Path(f"/proc/{pid}/stat")) is not None]:
+        assert time.monotonic() < until, left
+        time.sleep(0.1)
+
+
+def test_without_ray_one_line_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert main(["study", "run", str(SMOKE), "--store", str(tmp_path), "--on", "ray"]) == 2
+    assert capsys.readouterr().err == "cgipool: --on ray needs Ray: pip install 'cgipool[ray]'\n"
+
+
+def test_addresses() -> None:
+    assert address_of("ray") is None
+    assert address_of("ray:auto") == "auto"
+    assert address_of("ray:10.0.0.1:6379") == "10.0.0.1:6379"
+    assert address_of("ray://head:10001") == "ray://head:10001"
+    for wrong in ("", "ray:", "dask", "rays"):
+        with pytest.raises(UserError, match="not of the form ray"):
+            address_of(wrong)
+
+
+def test_what_a_cell_needs() -> None:
+    assert needs_of("cpu", 3) == {"CPU": 3}
+    assert needs_of("cuda", 1) == {"CPU": 1, "GPU": 1}
+    with pytest.raises(UserError, match="Ray chooses which GPU"):
+        needs_of("cuda:1", 1)
+
+
+@pytest.mark.parametrize("address", ["ray:127.0.0.1:9", "ray://127.0.0.1:9"])
+def test_an_address_where_nothing_answers_is_one_line(address: str) -> None:
+    pytest.importorskip("ray", reason="needs Ray: pip install 'cgipool[ray]'")
+    with pytest.raises(UserError, match=r"^no Ray answers at .*127.0.0.1:9: .*refused"), connected(address, "cpu", 1):
+        pass
