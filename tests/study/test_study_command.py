@@ -95,6 +95,7 @@ def test_only_and_export(file: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_two_devices(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert "2 of 2 cells" in ok(capsys, "study", "run", file, "--store", tmp_path / "s", "--device", "cpu,cpu")
+    assert "2 of 2 cells" in ok(capsys, "study", "run", file, "--store", tmp_path / "t", "--at-once", "2")
     assert main(["study", "run", str(file), "--store", str(tmp_path / "s"), "--device", "cpu,gpu9"]) == 2
     assert "cannot be used" in capsys.readouterr().err
 
