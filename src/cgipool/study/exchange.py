@@ -144,7 +144,7 @@ def _joined(mine: StudyRecord, other: StudyRecord) -> StudyRecord | None:
 
 
 def export(store: Path, path: Path) -> None:
-    """Pack the studies, searches, cells and failures of a store into a zip archive: the same bytes for the same files."""
+    """Pack studies, searches, cells and failures of a store into a zip archive: the same bytes for the same files."""
     read_book(store)
 
     def write(temporary: Path) -> None:
