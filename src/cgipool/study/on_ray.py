@@ -59,7 +59,12 @@ def needs_of(device: str, jobs: int) -> dict[str, int]:
 @contextmanager
 def connected(on: str, device: str, jobs: int) -> Iterator[int]:
     """Ray at hand meanwhile; gives how many cells its nodes can train at a time."""
-    address, needs, ray, before = address_of(on), needs_of(device, jobs), ray_package(), signal.getsignal(signal.SIGTERM)
+    address, needs, ray, before = (
+        address_of(on),
+        needs_of(device, jobs),
+        ray_package(),
+        signal.getsignal(signal.SIGTERM),
+    )
     _check_answers(address or os.environ.get("RAY_ADDRESS", ""))
     try:
         ray.init(address, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
