@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint browser docs check-wheel bench bench-gpu check-long clean
+.PHONY: demo test lint browser docs report check-wheel bench bench-gpu check-long clean
 
 demo: .venv/core
 	$(BIN)/python -m cgipool demo
@@ -32,6 +32,10 @@ browser:
 
 docs: .venv/dev
 	$(BIN)/python -m mkdocs build --strict
+
+# Tables and figures of README and docs, made anew from results/. A test fails when they differ.
+report: .venv/dev
+	$(BIN)/python tools/results.py
 
 # The wheel, in an environment that has nothing of this checkout.
 check-wheel: .venv/core

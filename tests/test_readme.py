@@ -1,21 +1,51 @@
-"""The README's first Python example runs as it stands, and its commands exist."""
+"""The README's Python examples run as they stand, and its commands exist."""
 
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+import torch
+
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
 
 
+EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
 def test_python_example_runs(tmp_path, one_thread):
-    example = re.findall(r"```python\n(.*?)```", README, re.DOTALL)[0]
+    example = EXAMPLES[0]
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", example], capture_output=True, text=True, cwd=tmp_path, check=False
     )
     assert done.returncode == 0, done.stderr
     assert "GraphSet('motifs', graphs=1000" in done.stdout
     assert (tmp_path / "runs" / "mine" / "graphset.json").is_file()
+
+
+def test_layer_example_runs_in_a_model():
+    nodes = 10
+    names = {"x": torch.rand(nodes, 128), "edge_index": torch.tensor([[0, 1, 5, 6], [1, 0, 6, 5]])}
+    names |= {"batch": torch.arange(nodes) // 5, "loss": torch.zeros(())}
+    exec(compile(EXAMPLES[1], "README.md", "exec"), names)
+    assert names["x"].shape == (8, 128)
+    assert names["batch"].tolist() == [0] * 4 + [1] * 4
+    assert names["loss"].item() == pytest.approx(0.001 * names["out"].aux_loss.item(), rel=1e-5)
+    assert names["out"].aux_loss > 0
+
+
+def test_released_example_runs(tmp_path, monkeypatch, tu_archive):
+    weights = sorted(tu_archive("IMDB-MULTI").parents[2].glob("reference/imdb-multi-released/*.safetensors"))
+    if not weights:
+        pytest.skip("needs the authors' weights in shared/reference")
+    (tmp_path / "weights.safetensors").symlink_to(weights[0])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CGIPOOL_DATA", str(tu_archive("IMDB-MULTI").parent))
+    names = {}
+    exec(compile(EXAMPLES[2], "README.md", "exec"), names)
+    assert names["log_probabilities"].shape == (1500, 3)
+    assert torch.allclose(names["log_probabilities"].exp().sum(1), torch.ones(1500), atol=1e-4)
 
 
 def test_every_option_in_the_readme_is_an_option_of_its_command():

@@ -9,6 +9,7 @@ import pytest
 
 from cgipool.cli import main
 from cgipool.study.plan import read_study, study_of
+from cgipool.study.search_file import search_of
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
@@ -33,13 +34,14 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert Path("runs/smoke-results.csv").is_file()
 
 
-def test_the_file_is_a_study() -> None:
-    (text,) = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
-    assert len(study_of(tomllib.loads(text)).cells) == 4
+def test_the_files_are_a_study_and_a_search() -> None:
+    study, search = (tomllib.loads(text) for text in re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL))
+    assert len(study_of(study).cells) == 4
+    assert [rung.count for rung in search_of(search).rungs] == [12, 4]
 
 
 def test_the_table_counts_right() -> None:
     rows = re.findall(r"\| `(\w+\.toml)` \| (\d+) \|", TEXT)
-    assert {name for name, _ in rows} == {path.name for path in (ROOT / "studies").glob("*.toml")}
+    assert {name for name, _ in rows} == {path.name for path in (ROOT / "studies").glob("*.toml")} - {"search.toml"}
     for name, cells in rows:
         assert len(read_study(ROOT / "studies" / name).cells) == int(cells), name

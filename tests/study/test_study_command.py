@@ -9,9 +9,10 @@ import pytest
 
 from cgipool import load_dataset
 from cgipool.cli import main
+from cgipool.data.splits import read_splits
 from cgipool.study.records import read_book
 
-STUDIES = Path(__file__).resolve().parents[2] / "studies"
+STUDIES = [path for path in (Path(__file__).resolve().parents[2] / "studies").glob("*.toml") if path.stem != "search"]
 FILE = """
 title = "Two methods"
 source = "nowhere"
@@ -94,6 +95,7 @@ def test_only_and_export(file: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_two_devices(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert "2 of 2 cells" in ok(capsys, "study", "run", file, "--store", tmp_path / "s", "--device", "cpu,cpu")
+    assert "2 of 2 cells" in ok(capsys, "study", "run", file, "--store", tmp_path / "t", "--at-once", "2")
     assert main(["study", "run", str(file), "--store", str(tmp_path / "s"), "--device", "cpu,gpu9"]) == 2
     assert "cannot be used" in capsys.readouterr().err
 
@@ -142,9 +144,30 @@ def test_compare_on_molecules_has_a_row_of_fingerprints(
     assert [row["graphs"] for row in record.splits] == [{"train": 32, "val": 4, "test": 4}] * 2
 
 
+def test_compare_on_scaffold_splits(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("rdkit", reason="needs the extra chem")
+    monkeypatch.chdir(tmp_path)
+    rings = ("C1CC1", "C1CCC1", "C1CCCC1", "c1ccccc1", "c1ccncc1", "C1CCOC1", "C1CCNC1", "c1ccoc1", "c1ccsc1", "C1COC1")
+    rows = "".join(f"{ring}{'C' * n}O,wet\n{ring}{'C' * n}Cl,dry\n" for ring in rings for n in range(3))
+    Path("train.csv").write_text("smiles,class\n" + rows)
+    ok(capsys, "data", "import", "train.csv", "--out", "mine", "--label", "class", "--scaffold-splits", "2")
+    words = ("--splits", "2", "--split-kind", "scaffold", "--set", "width=8", "--set", "epochs=2")
+    ok(capsys, "compare", "mine", "--methods", "none", *words)
+    written = read_splits("mine/scaffold-splits.json", 60)
+    sizes = [{side: len(getattr(split, side)) for side in ("train", "val", "test")} for split in written]
+    records = read_book(next(Path("runs").glob("compare-*"))).records.values()
+    assert {record.cell["method"] for record in records} == {"none", "ecfp-rf"}
+    for record in records:
+        assert [row["graphs"] for row in record.splits] == sizes
+    assert len({record.provenance["splits"] for record in records}) == 1
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (("compare", "motifs", "--split-kind", "scaffold"), "motifs has not the columns of a set of molecules"),
         (("study", "run", "none.toml"), "cannot read none.toml"),
         (("study", "status", "nowhere"), "nowhere is no store"),
         (("compare", "motifs", "--methods", "cgi,cgi"), "names a method twice"),
@@ -161,5 +184,5 @@ def test_errors_are_one_line(words: tuple[str, ...], said: str, capsys: pytest.C
 
 
 def test_every_study_file_can_be_planned(capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
-    for path in STUDIES.glob("*.toml"):
+    for path in STUDIES:
         assert "left: about" in ok(capsys, "study", "plan", path, "--store", tmp_path, "--device", "cuda")

@@ -14,6 +14,7 @@ from cgipool.cli.fit import fit
 from cgipool.cli.methods import app as methods
 from cgipool.cli.predict import predict
 from cgipool.cli.report import report
+from cgipool.cli.search import search
 from cgipool.cli.study import app as study
 from cgipool.cli.train import train
 from cgipool.version import __version__
@@ -30,6 +31,7 @@ app.command()(predict)
 app.command()(explain)
 app.command()(compare)
 app.command()(report)
+study.command()(search)
 app.add_typer(study, name="study")
 app.add_typer(data, name="data")
 app.add_typer(methods, name="methods")

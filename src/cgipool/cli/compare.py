@@ -18,7 +18,9 @@ def compare(
     ] = "set2set,dgcnn,diffpool,topk,sag,asap,vip,cgi,none,majority",
     recipe: Annotated[str, typer.Option(help="All settings at once: paper or released.")] = "paper",
     splits: Annotated[int, typer.Option(min=1, help="How many random splits.")] = 20,
-    split_kind: Annotated[str, typer.Option(help="random, stratified or distinct.")] = "random",
+    split_kind: Annotated[
+        str, typer.Option(help="random, stratified, distinct, or scaffold for molecules.")
+    ] = "random",
     seed: Annotated[int, typer.Option(min=0, help="Of splits, weights and all draws.")] = 0,
     changes: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the recipe; may be repeated.")

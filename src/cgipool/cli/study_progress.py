@@ -1,9 +1,9 @@
 """What is shown on stderr while a study runs."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
@@ -33,6 +33,10 @@ def watching(cells: Sequence["Cell"], store: "Store", estimate: Estimate, device
         yield Bars(progress, cells, store, estimate, devices)
 
 
+def _test_accuracy(row: dict[str, Any]) -> float:
+    return row["test"]["accuracy"]
+
+
 class Lines(Watcher):
     """Plain lines: what begins and ends, and how it goes every few seconds."""
 
@@ -45,6 +49,8 @@ class Lines(Watcher):
         self.spent = self.expected = 0.0
         """Seconds that cells took in this run, and that had been estimated for them."""
         self.began: dict[str, float] = {}
+        self.accuracy: Callable[[dict[str, Any]], float | None] = _test_accuracy
+        """What is told of each split of a finished cell."""
         self.last = time.monotonic()
 
     def begins(self, cell: "Cell") -> None:
@@ -87,7 +93,7 @@ class Lines(Watcher):
             return f"failed: {how}"
         try:
             rows = read_json(self.store.folder / "cells" / f"{cell.key}.json")["splits"]
-            values = 100 * np.array([row["test"]["accuracy"] for row in rows])
+            values = 100 * np.array([self.accuracy(row) for row in rows], dtype=np.float64)
         except (UserError, KeyError):
             return f"done in {in_words(seconds)}"
         error = f" ± {values.std(ddof=1) / np.sqrt(len(values)):.2f}" if len(values) > 1 else ""

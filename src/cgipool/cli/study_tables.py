@@ -1,6 +1,6 @@
 """What `study plan` and `study status` print."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -23,8 +23,6 @@ def plan_lines(
     study: "Study", cells: Sequence["Cell"], store: "Store | None", estimate: Estimate, devices: Sequence[str]
 ) -> Iterator[Table | str]:
     """The cells with their estimates, the sum, and the data sets that are not at hand."""
-    from cgipool.data.sources import find
-
     yield f"{study.title} · {len(cells)} cells"
     table = plain_table(*study.axes, "splits", "estimate", "", left=len(study.axes))
     left = 0.0
@@ -36,9 +34,15 @@ def plan_lines(
     yield table
     basis = f"by {estimate.measured} finished cells" if estimate.measured else "to a factor of two; no cell is finished"
     yield f"left: about {in_words(left / len(devices))} on {', '.join(devices)} (estimated {basis})"
-    names = dict.fromkeys(cell.dataset for cell in cells if cell.path is None and cell.dataset not in BUILT_IN)
-    missing = [name for name in names if find(name) is None]
-    yield f"fetch beforehand: cgipool data fetch {' '.join(missing)}" if missing else "all data sets are at hand"
+    yield fetch_line(cell.dataset for cell in cells if cell.path is None)
+
+
+def fetch_line(datasets: Iterable[str]) -> str:
+    """Which data sets must be fetched beforehand, and how."""
+    from cgipool.data.sources import find
+
+    missing = [name for name in dict.fromkeys(datasets) if name not in BUILT_IN and find(name) is None]
+    return f"fetch beforehand: cgipool data fetch {' '.join(missing)}" if missing else "all data sets are at hand"
 
 
 def status_lines(book: "Book", claims: "Claims") -> Iterator[Table | str]:

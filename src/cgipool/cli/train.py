@@ -79,7 +79,8 @@ def train(
     split_kind: Annotated[
         str | None,
         typer.Option(
-            help="random, stratified (by class) or distinct (graphs alike stay on one side). Default: random.",
+            help="random, stratified (by class), distinct (graphs alike stay on one side), or scaffold (of molecules). "
+            "Default: random.",
             rich_help_panel=SPLITS,
         ),
     ] = None,

@@ -16,7 +16,7 @@ from cgipool.files import write_atomically
 
 Ids = NDArray[np.int64]
 
-KINDS = ("random", "stratified", "distinct")
+KINDS = ("random", "stratified", "distinct", "scaffold")
 SIDES = ("train", "val", "test")
 STRETCH = 1 << 16
 """Graph numbers that are written at a time."""
@@ -38,7 +38,8 @@ def random_splits(graphs: GraphSet, *, seed: int, indices: Iterable[int], kind: 
     """Splits of ⌊0.8 N⌋ training, ⌊0.1 N⌋ validation graphs and the rest for test, as in the paper.
 
     "random" ignores the classes; "stratified" keeps their shares on every side as nearly as whole graphs allow;
-    "distinct" keeps graphs that 1-WL cannot tell apart on one side, with sizes as near as that allows.
+    "distinct" keeps graphs that 1-WL cannot tell apart on one side, with sizes as near as that allows; "scaffold" keeps
+    molecules of one scaffold together, in sets that were made of SMILES or SDF.
     """
     if kind not in KINDS:
         raise unknown("kind of split", kind, KINDS)
@@ -46,6 +47,10 @@ def random_splits(graphs: GraphSet, *, seed: int, indices: Iterable[int], kind: 
     wanted = list(indices)
     if not wanted:
         raise UserError("the number of splits must be at least 1")
+    if kind == "scaffold":
+        from cgipool.data.scaffolds import scaffold_splits  # RDKit, which only molecules need
+
+        return scaffold_splits(graphs, seed=seed, indices=wanted)
     twins = wl_classes(graphs) if kind == "distinct" else None
     return [_draw(graphs, seed, index, kind, twins) for index in wanted]
 

@@ -51,7 +51,7 @@ def markdown(view: View, problems: Sequence[str] = ()) -> str:
     study = view.study
     parts = [f"# {_md(study.title)}", _md(study.about), f"{counts(view)}."]
     for block in blocks_of(view):
-        parts += [f"## {_md(block.title)}", "  \n".join(map(_md, block.words)), "\n".join(_md_rows(block))]
+        parts += [f"## {_md(block.title)}", markdown_block(block)]
     failed = [e for e in view.entries if e.status == FAILED]
     if failed:
         lines = [f"- {_md(view.title(e.method))}, {_md(e.context)}: {_md(e.reason or '')}" for e in failed]
@@ -59,6 +59,11 @@ def markdown(view: View, problems: Sequence[str] = ()) -> str:
     if problems:
         parts += ["## Problems of the store", "\n".join(f"- {_md(problem)}" for problem in problems)]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def markdown_block(block: Block) -> str:
+    """One table under its words."""
+    return "\n\n".join(["  \n".join(map(_md, block.words)), "\n".join(_md_rows(block))])
 
 
 def latex(view: View) -> str:

@@ -24,7 +24,7 @@ class Protocol:
     seed: int = 0
     """Of splits, weights and all draws."""
     split_kind: str = "random"
-    """"random", "stratified" or "distinct". Paper: random."""
+    """"random", "stratified", "distinct" or, for molecules, "scaffold". Paper: random."""
     ensemble: int = 1
     """Members of an ensemble in each split, whose probabilities are averaged."""
 
@@ -82,7 +82,7 @@ class Cell:
         if "alpha" in changes:
             changes.pop("alpha_proteins", None)  # which follows it
         for setting, value in changes.items():
-            words += ["--set", f"{setting}={_plain(value)}"]
+            words += ["--set", f"{setting}={plain(value)}"]
         return shlex.join([*words, "--device", device.split(":")[0]])
 
 
@@ -96,5 +96,6 @@ def source_of(method: str) -> str | None:
     return None if file is None else hashlib.sha256(Path(file).read_bytes()).hexdigest()
 
 
-def _plain(value: Any) -> str:
+def plain(value: Any) -> str:
+    """A setting's value as `--set` takes it."""
     return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cgipool.data.catalogue import CATALOGUE
 from cgipool.data.graphs import GraphSet
-from cgipool.data.splits import KINDS, check_graphs
+from cgipool.data.splits import KINDS, check_graphs, random_splits
 from cgipool.errors import UserError, unknown
 from cgipool.pool import method_named
 from cgipool.study import fingerprints
@@ -32,6 +32,8 @@ def comparison(
             method_named(method)
     if split_kind not in KINDS:
         raise unknown("kind of split", split_kind, KINDS)
+    if split_kind == "scaffold":
+        random_splits(graphs, seed=seed, indices=[0], kind=split_kind)  # told now, not by every cell: these have none
     settings = dict(map(parse_setting, changes))
     if len(settings) < len(changes):
         raise UserError("--set names a setting twice")

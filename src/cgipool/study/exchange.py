@@ -15,10 +15,14 @@ from cgipool.files import read_json, write_atomically, write_json
 from cgipool.study.records import FORMAT, Book, StudyRecord, Wanted, read_book
 
 PARTS = ("cells", "failed", "studies")
-"""The folders of a store that hold results; the others belong to runs in progress."""
+"""The folders of a store that hold results; the others belong to runs in progress, or follow from these."""
 
-MEASURED = ("val_loss", "epochs", "best_epoch", "parameters", "seconds")
+MEASURED = ("val_loss", "val_accuracy", "epochs", "best_epoch", "parameters", "seconds")
 """What a row of the table has of a split, besides its metrics."""
+
+
+UNEQUAL = ("seconds", "val_accuracy")
+"""What may differ between the records of two runs that agree: the latter is missing in older ones."""
 
 
 @dataclass
@@ -94,7 +98,7 @@ def _results(path: Path) -> str:
     """A cell as text, without what differs between runs that agree; a damaged file has no results."""
     try:
         value = read_json(path)
-        splits = [{name: part for name, part in row.items() if name != "seconds"} for row in value["splits"]]
+        splits = [{name: part for name, part in row.items() if name not in UNEQUAL} for row in value["splits"]]
         return _text({name: part for name, part in value.items() if name != "provenance"} | {"splits": splits})
     except (UserError, AttributeError, KeyError, TypeError):
         return ""
@@ -140,12 +144,12 @@ def _joined(mine: StudyRecord, other: StudyRecord) -> StudyRecord | None:
 
 
 def export(store: Path, path: Path) -> None:
-    """Pack the studies, cells and failures of a store into a zip archive: the same bytes for the same files."""
+    """Pack studies, searches, cells and failures of a store into a zip archive: the same bytes for the same files."""
     read_book(store)
 
     def write(temporary: Path) -> None:
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
-            for part in PARTS:
+            for part in (*PARTS, "searches"):
                 _pack(archive, f"{part}/", b"")
                 for file in sorted((store / part).glob("*.json")):
                     _pack(archive, f"{part}/{file.name}", file.read_bytes())

@@ -34,8 +34,21 @@ def _row(folder: Path, sizes: dict[int, dict[str, int]]) -> dict[str, Any]:
     row = {
         name: result[name] for name in ("split", "epochs", "best_epoch", "val_loss", "test", "parameters", "seconds")
     }
+    row |= {"val_accuracy": _val_accuracy(logs, result)}
     row |= {"graphs": sizes[result["split"]], "curve": _curve(epochs), "diagnostics": _diagnostics(epochs, result)}
     return row | ({"members": result["members"]} if "members" in result else {})
+
+
+def _val_accuracy(logs: list[Path], result: dict[str, Any]) -> float | None:
+    """At the best epoch, and of an ensemble the mean over its members, each at its own; None without a log."""
+    bests = [member["best_epoch"] for member in result.get("members", [result])]
+    found = [
+        row["val_accuracy"]
+        for log, best in zip(logs, bests, strict=True)
+        for row in Log(log).rows()
+        if row["epoch"] == best
+    ]
+    return None if len(found) < len(bests) or None in found else float(np.mean(found))
 
 
 def _curve(epochs: list[dict[str, Any]]) -> dict[str, list[Any]]:

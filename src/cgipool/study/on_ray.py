@@ -59,7 +59,12 @@ def needs_of(device: str, jobs: int) -> dict[str, int]:
 @contextmanager
 def connected(on: str, device: str, jobs: int) -> Iterator[int]:
     """Ray at hand meanwhile; gives how many cells its nodes can train at a time."""
-    address, needs, ray, before = address_of(on), needs_of(device, jobs), _ray(), signal.getsignal(signal.SIGTERM)
+    address, needs, ray, before = (
+        address_of(on),
+        needs_of(device, jobs),
+        ray_package(),
+        signal.getsignal(signal.SIGTERM),
+    )
     _check_answers(address or os.environ.get("RAY_ADDRESS", ""))
     try:
         ray.init(address, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
@@ -120,7 +125,7 @@ class RayRunner:
     ) -> None:
         self.store, self.device, self.jobs, self.retry_before = store, device, jobs, retry_before
         self.stop, self.watcher, self.outcome = stop or Stop(), watcher or Watcher(), Outcome()
-        self.ray, self.needs = _ray(), needs_of(device, jobs)
+        self.ray, self.needs = ray_package(), needs_of(device, jobs)
         # Ray does not retry: `_settle` counts, and knows when to give up.
         options = {"num_cpus": self.needs["CPU"], "num_gpus": self.needs.get("GPU", 0), "max_retries": 0}
         self.task = self.ray.remote(**options)(train_cell)
@@ -290,7 +295,7 @@ def _mailbox(ray: Any) -> Any:
     return ray.remote(num_cpus=0, max_restarts=-1)(Mailbox).remote()
 
 
-def _ray() -> Any:
+def ray_package() -> Any:
     """The package, which reads on import whether it may report its use over the network."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:

@@ -11,9 +11,11 @@ curves                         the axis to draw curves over; without it the stud
 
 import itertools
 import tomllib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from cgipool.data.catalogue import CATALOGUE
 from cgipool.data.splits import KINDS
@@ -28,6 +30,8 @@ TEXTS = ("name", "title", "about", "source", "baseline", "curves")
 TABLES = ("protocol", "settings", "axes", "published")
 SETTINGS = [field.name for field in fields(Recipe) if field.name != "name"]
 AXES = ("method", "dataset", "recipe", "split_kind", *SETTINGS)
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,11 @@ class Study:
 
 def read_study(path: Path) -> Study:
     """The study of a file; whatever it says that has no meaning is an error."""
+    return read_toml(path, study_of)
+
+
+def read_toml(path: Path, make: Callable[[dict[str, Any], str], Made]) -> Made:
+    """What a function makes of a file's values and of its name without the ending; an error names the file."""
     try:
         with path.open("rb") as file:
             given = tomllib.load(file)
@@ -73,13 +82,15 @@ def read_study(path: Path) -> Study:
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{path} is no TOML: {error}") from None
     try:
-        return study_of(given, default_name=path.stem)
+        return make(given, path.stem)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
 
 
 def study_of(given: dict[str, Any], default_name: str = "study") -> Study:
     """A study from plain values."""
+    if "space" in given:
+        raise UserError("this is a search, which `cgipool study search` runs")
     for name in given:
         if name not in (*TEXTS, *TABLES):
             raise unknown("key", name, (*TEXTS, *TABLES))
@@ -90,21 +101,26 @@ def study_of(given: dict[str, Any], default_name: str = "study") -> Study:
         if not isinstance(given.get(name, ""), str):
             raise UserError(f"{name} must be a text")
     axes = _axes(given.get("axes", {}))
-    cells = _cells(axes, _protocol(given.get("protocol", {})), given.get("settings", {}), given.get("published", {}))
+    cells = _cells(axes, protocol_of(given.get("protocol", {})), given.get("settings", {}), given.get("published", {}))
     curves, baseline = given.get("curves"), given.get("baseline")
     if curves is not None and curves not in axes:
         raise unknown("axis to draw curves over,", curves, axes)
     if baseline is not None and baseline not in axes["method"]:
         raise unknown("baseline", baseline, axes["method"])
-    name = given.get("name", default_name)
-    if not name[:1].isalnum() or not all(c.isalnum() or c in "._-" for c in name):
-        raise UserError(f"the name {name!r} must be letters, digits, '.', '_' and '-', as files are named after it")
+    name = check_name(given.get("name", default_name))
     if given.get("published") and not given.get("source"):
         raise UserError("published numbers need a source")
     if curves in ("method", "dataset"):
         raise UserError("curves are drawn over a setting, not over methods or data sets")
     texts = (name, given.get("title", name), given.get("about", ""), given.get("source", ""))
     return Study(*texts, baseline, curves, axes, cells)
+
+
+def check_name(name: str) -> str:
+    """The name, unless no file can be named after it."""
+    if not name[:1].isalnum() or not all(c.isalnum() or c in "._-" for c in name):
+        raise UserError(f"the name {name!r} must be letters, digits, '.', '_' and '-', as files are named after it")
+    return name
 
 
 def _axes(given: dict[str, Any]) -> dict[str, list[Any]]:
@@ -120,16 +136,22 @@ def _axes(given: dict[str, Any]) -> dict[str, list[Any]]:
     for needed in ("method", "dataset"):
         if needed not in given:
             raise UserError(f"[axes] lacks {needed}")
-    for method in given["method"]:
-        method_named(method)
-    for dataset in given["dataset"]:
-        if dataset not in CATALOGUE:
-            raise unknown("data set", str(dataset), CATALOGUE)
+    check_known(given["method"], given["dataset"])
     first = ("method", "dataset")
     return {name: given[name] for name in (*first, *(name for name in given if name not in first))}
 
 
-def _protocol(given: dict[str, Any]) -> Protocol:
+def check_known(methods: Iterable[str], datasets: Iterable[str]) -> None:
+    """An error unless there are methods and data sets of these names."""
+    for method in methods:
+        method_named(method)
+    for dataset in datasets:
+        if dataset not in CATALOGUE:
+            raise unknown("data set", dataset, CATALOGUE)
+
+
+def protocol_of(given: dict[str, Any]) -> Protocol:
+    """What [protocol] of a file says, checked."""
     usual = Protocol()
     for name, value in given.items():
         if not hasattr(usual, name):
@@ -153,18 +175,15 @@ def _cells(
     axes: dict[str, list[Any]], protocol: Protocol, settings: dict[str, Any], published: dict[str, Any]
 ) -> list[Cell]:
     _check_published(published, axes)
-    if not isinstance(settings.get("recipe", ""), str):
-        raise UserError("recipe of [settings] must be a name")
+    check_settings(settings, "settings")
     for name in settings:
-        if name != "recipe" and name not in SETTINGS:
-            raise unknown("key of [settings]", name, ("recipe", *SETTINGS))
         if name in axes:
             raise UserError(f"{name} stands in [settings] and in [axes]")
     cells = []
     for values in itertools.product(*axes.values()):
         at = dict(zip(axes, values, strict=True))
         given = settings | {name: value for name, value in at.items() if name in (*SETTINGS, "recipe")}
-        recipe = recipe_named(given.pop("recipe", "paper")).but(**given)
+        recipe = recipe_of(given)
         method, dataset = at["method"], at["dataset"]
         numbers = published.get(method, {}).get(dataset)
         cells.append(
@@ -180,6 +199,26 @@ def _cells(
     if len({cell.key for cell in cells}) < len(cells):
         raise UserError("two cells of [axes] are the same")
     return cells
+
+
+def check_settings(given: dict[str, Any], table: str) -> None:
+    """An error unless a table of a file has a recipe's name and settings, and nothing else."""
+    if not isinstance(given.get("recipe", ""), str):
+        raise UserError(f"recipe of [{table}] must be a name")
+    for name in given:
+        if name != "recipe" and name not in SETTINGS:
+            raise unknown(f"key of [{table}]", name, ("recipe", *SETTINGS))
+
+
+def recipe_of(given: dict[str, Any]) -> Recipe:
+    """The recipe that a file names, with the settings that it changes."""
+    changes = {name: value_of(name, value) for name, value in given.items() if name != "recipe"}
+    return recipe_named(given.get("recipe", "paper")).but(**changes)
+
+
+def value_of(name: str, value: Any) -> Any:
+    """A setting as a file has it: TOML cannot say none, so that "none" says it where a setting may have no value."""
+    return None if value == "none" and NoneType in get_args(get_type_hints(Recipe)[name]) else value
 
 
 def _check_published(published: dict[str, Any], axes: dict[str, list[Any]]) -> None:

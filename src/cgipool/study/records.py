@@ -3,6 +3,7 @@
 STORE/studies/NAME.json   a study: what it asks for, in which order, with the published numbers
 STORE/cells/KEY.json      a finished cell: configuration, results of every split, provenance
 STORE/failed/KEY.json     a cell that could not be finished, and why
+STORE/searches/NAME.json  a search for settings: its space, its trials with their validation scores, its winner
 STORE/work/KEY/           the training folder of a cell in hand
 STORE/claims/KEY.json     who has it in hand
 """
@@ -42,8 +43,9 @@ class Record:
     cell: dict[str, Any]
     """What determines the result: method, dataset, recipe (all settings), seed, splits, first, split_kind, ensemble."""
     splits: list[dict[str, Any]]
-    """Per split: split, epochs, best_epoch, val_loss, test (metrics by name, shares), graphs (train, val, test),
-    parameters, seconds, curve (epoch, train_loss, val_loss, val_accuracy), diagnostics (at the best epoch)."""
+    """Per split: split, epochs, best_epoch, val_loss and val_accuracy (at the best epoch), test (metrics by name,
+    shares), graphs (train, val, test), parameters, seconds, curve (epoch, train_loss, val_loss, val_accuracy),
+    diagnostics (at the best epoch)."""
     provenance: dict[str, Any]
     """command, versions, commit, device, precision, started, finished, seconds, data and splits (hashes)."""
 
@@ -142,6 +144,17 @@ def read_book(folder: Path) -> Book:
     for path, value in _files(folder / "failed", book):
         book.failed[path.stem] = str(value.get("reason", "unknown")) if isinstance(value, dict) else "unknown"
     return book
+
+
+def validation_accuracy(row: dict[str, Any]) -> float | None:
+    """Of a split at its best epoch. Records made before it was kept have it on their thinned curve: at the epoch
+    nearest to the best one, the earlier of two. None where a split has neither."""
+    if row.get("val_accuracy") is not None:
+        return float(row["val_accuracy"])
+    curve = row.get("curve", {})
+    points = zip(curve.get("epoch", []), curve.get("val_accuracy", []), strict=False)
+    known = [(abs(epoch - row["best_epoch"]), epoch, value) for epoch, value in points if value is not None]
+    return float(min(known)[2]) if known else None
 
 
 def _files(folder: Path, book: Book) -> Iterator[tuple[Path, Any]]:

@@ -52,8 +52,8 @@ def run_spread(
     watcher: Watcher | None = None,
     **options: Any,
 ) -> Outcome:
-    """Finish cells on several devices; whichever is free takes the longest that nobody has, so that all end at about the
-    same time. `options` are a `Runner`'s."""
+    """Finish cells on several devices; whichever is free takes the longest that nobody has, so that all end at about
+    the same time. A device that stands there twice has two cells in hand. `options` are a `Runner`'s."""
     cells = sorted(cells, key=lambda cell: predicted(cell, devices[0]), reverse=True)
     stop, watcher, by_key = Stop(), watcher or Watcher(), {cell.key: cell for cell in cells}
     context = multiprocessing.get_context("spawn")

@@ -1,0 +1,42 @@
+"""Where compiled kernels are kept: on this node's own disk when the home folder is shared by several.
+
+Triton keeps them in the home folder. On a cluster that is often a network file system, slow to lock and common to nodes
+with different cards. Inductor's cache lies in the temporary folder of each node anyway.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+VARIABLE = "TRITON_CACHE_DIR"
+SHARED = {
+    "9p", "afs", "beegfs", "ceph", "cifs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "orangefs", "panfs",
+    "pvfs2", "smb3", "smbfs", "virtiofs", "wekafs", "fuse.ceph", "fuse.glusterfs", "fuse.sshfs", "fuse.quobyte",
+}  # fmt: skip
+"""File systems that several machines may have mounted."""
+
+MOUNTS = Path("/proc/mounts")
+
+
+def keep_kernels_local() -> None:
+    """Choose the folder of Triton's cache, unless the user has: where the home folder is shared, a temporary one."""
+    if VARIABLE not in os.environ and file_system_of(Path.home()) in SHARED:
+        os.environ[VARIABLE] = str(Path(tempfile.gettempdir(), f"cgipool-kernels-{os.getuid()}"))
+
+
+def file_system_of(path: Path, mounts: Path = MOUNTS) -> str | None:
+    """The kind of file system that a path is on; None where the system does not tell."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    above = {path.resolve(), *path.resolve().parents}
+    found = [(Path(_plain(where)), kind) for _, where, kind, *_ in (line.split() for line in lines)]
+    fitting = [(len(where.parts), kind) for where, kind in found if where in above]
+    # Of several mounts on one place the last one is seen.
+    return max(enumerate(fitting), key=lambda one: (one[1][0], one[0]))[1][1] if fitting else None
+
+
+def _plain(text: str) -> str:
+    """The system writes blanks and the like as \\040."""
+    return text.encode().decode("unicode_escape") if "\\" in text else text

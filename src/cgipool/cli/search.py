@@ -1,0 +1,110 @@
+"""`cgipool study search`."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cgipool.cli.errors import Interrupted
+from cgipool.cli.study import AGAIN, DEVICE, STORE
+from cgipool.errors import UserError
+
+if TYPE_CHECKING:
+    from cgipool.study.cell import Cell
+    from cgipool.study.run import Outcome
+    from cgipool.study.search import Round
+    from cgipool.study.search_file import Search
+    from cgipool.study.store import Store
+
+
+def search(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A search file, such as studies/search.toml.")],
+    store: STORE = Path("runs/store"),
+    device: DEVICE = "cpu",
+    limit: Annotated[
+        float | None, typer.Option(min=0, metavar="MINUTES", help="Stop after so long; the same command goes on.")
+    ] = None,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Try again what failed before; otherwise its setting is out.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Train nothing: show the work that is left, and the scores so far.")
+    ] = False,
+) -> None:
+    """Search for settings that are good for all methods and data sets of a file, by validation results alone.
+
+    Settings are drawn at random and judged on few splits; the best go on to the next rung, the base recipe always with
+    them. A trial is cells of the store, so that a killed search goes on and no cell is trained twice. Scores are
+    printed at the end, and kept in STORE/searches/NAME.json.
+
+    Several names of one GPU (--device cuda,cuda,cuda) train several cells on it at once, which pays where they are
+    small. Exit codes: 0 there is a winner; 2 a wrong file or option, or the base itself fails; 75 work is left, by
+    --limit, SIGTERM or in the hands of other runs (run again); 130 Ctrl-C.
+    """
+    from cgipool.cli.search_tables import plan_lines, result_lines
+    from cgipool.cli.tables import output
+    from cgipool.study.search import Results, rounds
+    from cgipool.study.search_file import read_search
+    from cgipool.study.store import Store
+
+    asked = read_search(file)
+    devices = [name.strip() for name in device.split(",")]
+    if any(name.split(":")[0] not in ("cpu", "cuda") for name in devices):
+        raise UserError(f"--device {device!r} names neither cpu nor cuda")
+    if dry_run:
+        there = Store(store) if (store / "cells").is_dir() else None  # a plan makes nothing
+        lines, code = plan_lines(asked, rounds(asked, Results(there)), there, devices), 0
+    else:
+        found, stopped = _run(asked, store, devices, limit, retry_failed)
+        lines, code = result_lines(asked, found, store, stopped), AGAIN if found[-1].waiting else 0
+    output().print(*lines, sep="\n")
+    if code:
+        raise typer.Exit(code)
+
+
+def _run(
+    search: "Search", folder: Path, devices: list[str], limit: float | None, retry_failed: bool
+) -> tuple[list["Round"], bool]:
+    """Train round after round until nothing waits; the rounds, and whether the run was stopped before that."""
+    from cgipool.study.search import Results, rounds, write_summary
+    from cgipool.study.store import Store, now
+    from cgipool.training.run import check_device
+
+    for name in devices:
+        check_device(name)
+    began, store = time.monotonic(), Store(folder)
+    retry_before = now() if retry_failed else ""
+    results = Results(store, retry_before)
+    outcome = None
+    while True:
+        found = rounds(search, results)
+        write_summary(folder, search, found)
+        if not found[-1].waiting or (outcome is not None and (outcome.stopped or outcome.elsewhere)):
+            return found, outcome is not None and outcome.stopped
+        minutes = None if limit is None else max(0.0, limit - (time.monotonic() - began) / 60)
+        cells = [cell for group in found[-1].cells.values() for cell in group]
+        outcome = _train(found[-1].rung.name, cells, store, devices, minutes, retry_before)
+
+
+def _train(
+    rung: str, cells: list["Cell"], store: "Store", devices: list[str], minutes: float | None, retry_before: str
+) -> "Outcome":
+    """Run the cells of a round with progress on stderr, which tells validation accuracies."""
+    from cgipool.cli.study_progress import watching
+    from cgipool.study.estimate import Estimate
+    from cgipool.study.records import validation_accuracy
+    from cgipool.study.run import Runner, Stop
+    from cgipool.study.spread import run_spread
+
+    estimate = Estimate(store, cells, devices[0])
+    options: dict[str, Any] = {"retry_before": retry_before}
+    try:
+        with watching(cells, store, estimate, len(devices)) as watcher:
+            watcher.accuracy = validation_accuracy
+            watcher.print(f"{rung}: {len(cells)} cells")
+            if len(devices) > 1:
+                return run_spread(cells, store.folder, devices, minutes=minutes, watcher=watcher, **options)
+            return Runner(store, devices[0], stop=Stop(minutes), watcher=watcher, **options).run(cells)
+    except KeyboardInterrupt:
+        raise Interrupted(f"stopped; the same command goes on from {store.folder}") from None

@@ -1,0 +1,103 @@
+"""Prediction as tasks of Ray: each predicts a range of the input, and the rows come back in order.
+
+The model travels with the tasks; the input does not, as it may be larger than any memory: every node must be able to
+read it under the same path.
+"""
+
+import hashlib
+import io
+import tempfile
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cgipool.errors import UserError
+from cgipool.fitted import FittedModel
+from cgipool.predict import CHUNK, Writer, chunks_of, count_of, predictions
+from cgipool.study.on_ray import connected, ray_package
+
+RANGE = 16 * CHUNK
+"""Graphs of a task: seconds of work, and some megabytes of rows."""
+
+AHEAD = 2
+"""Tasks given to Ray for each that can run at a time, so that none waits for the writing of rows."""
+
+
+class Wish(NamedTuple):
+    """What is to be predicted, and how it is to be told."""
+
+    data: str
+    column: str | None
+    device: str
+    as_json: bool
+    strict: bool
+
+
+class Rows(NamedTuple):
+    """The rows of a range."""
+
+    text: str
+    """As `Writer` writes them, without a header."""
+    count: int
+    bad: int
+    """How many have no prediction."""
+
+
+def predict_on_ray(on: str, model: Path, wish: Wish, start: int = 0, stop: int | None = None) -> Iterator[Rows]:
+    """The rows of all graphs, or of those from `start` up to `stop`, range after range in their order; `on` says which
+    Ray, as for studies."""
+    end = count_of(wish.data) if stop is None else stop
+    with connected(on, wish.device, 1) as count:
+        yield from in_order(count, model, wish, range(start, end, RANGE), end)
+
+
+def in_order(count: int, model: Path, wish: Wish, firsts: range, end: int) -> Iterator[Rows]:
+    """The rows of the ranges that begin at `firsts`, the last of which ends at `end`, on a Ray that is connected and
+    has `count` tasks at a time. One whose worker or node dies is begun again."""
+    ray = ray_package()
+    gpus = 1 if wish.device == "cuda" else 0
+    task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=3)(predict_range)
+    content = ray.put(model.read_bytes())
+    waiting, under_way = deque(firsts), deque[Any]()
+    while waiting or under_way:
+        while waiting and len(under_way) < AHEAD * count:
+            first = waiting.popleft()
+            under_way.append(task.remote(content, wish, first, min(first + firsts.step, end)))
+        yield _rows(ray, under_way.popleft())
+
+
+def _rows(ray: Any, reference: Any) -> Rows:
+    try:
+        return Rows(*ray.get(reference))
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, UserError):
+            raise UserError(str(error.cause)) from None
+        raise UserError(f"a worker of Ray cannot predict: {error.cause or error}") from None
+    except ray.exceptions.RayError as error:
+        raise UserError(f"a worker of Ray was lost too often: {' '.join(str(error).split())[:200]}") from None
+
+
+def predict_range(content: bytes, wish: Wish, start: int, stop: int) -> tuple[str, int, int]:
+    """In a worker: the rows of a range, as plain values."""
+    model = _model(content, wish.device)
+    out, count, bad = io.StringIO(), 0, 0
+    writer = Writer(out, model.class_names, wish.as_json, headed=False)
+    for row in predictions(model, chunks_of(wish.data, model, wish.column, start, stop), wish.strict):
+        writer.write(row)
+        count, bad = count + 1, bad + (row.probabilities is None)
+    return out.getvalue(), count, bad
+
+
+_models: dict[tuple[str, str], FittedModel] = {}
+"""Those that this process has read, by the hash of their file and the device."""
+
+
+def _model(content: bytes, device: str) -> FittedModel:
+    known = hashlib.sha256(content).hexdigest(), device
+    if known not in _models:
+        with tempfile.TemporaryDirectory(prefix="cgipool-") as folder:
+            path = Path(folder, "model.safetensors")
+            path.write_bytes(content)
+            _models[known] = FittedModel.load(path, device)
+    return _models[known]

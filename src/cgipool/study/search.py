@@ -1,0 +1,189 @@
+"""A search for settings by successive halving. Every choice is computed from the store alone, by validation results.
+
+Trials are ordinary cells of the store, so that a search that was killed goes on, and several runs may share its work.
+What a cell's record holds of its test graphs is never looked at.
+"""
+
+import math
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cgipool.errors import UserError
+from cgipool.files import read_json, write_json
+from cgipool.study.cell import Cell, plain
+from cgipool.study.halving import Floats, Score, kept, ranked, score
+from cgipool.study.records import FORMAT, validation_accuracy
+from cgipool.study.search_file import Rung, Search
+from cgipool.study.space import BASE, Trial
+from cgipool.study.store import Store
+from cgipool.training.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Round:
+    """A rung, its trials, and what the store holds of them."""
+
+    rung: Rung
+    trials: dict[str, Trial]
+    cells: dict[str, list[Cell]]
+    """By trial, in the order of `Rung.places`."""
+    waiting: list[Cell]
+    """Neither finished nor failed."""
+    scores: dict[str, Score | None]
+    """By trial, once no cell is waiting; None for one of which a cell failed."""
+
+    @property
+    def best(self) -> Trial:
+        """The trial of the highest score, once there are scores."""
+        return self.trials[ranked(self.scores)[0]]
+
+
+class Results:
+    """The validation results in a store. A finished cell does not change, so each is read once."""
+
+    def __init__(self, store: Store | None, retry_before: str = "") -> None:
+        self.store = store
+        self.retry_before = retry_before
+        """Failures before this time (as `now` writes it) are to be tried again."""
+        self._read: dict[str, list[float | None]] = {}
+
+    def accuracies(self, cell: Cell) -> list[float | None] | None:
+        """One for each split, in order; None where the cell is not finished."""
+        if cell.key not in self._read:
+            if self.store is None or not self.store.has(cell.key):
+                return None
+            rows = read_json(self.store.folder / "cells" / f"{cell.key}.json")["splits"]
+            found = {row["split"]: validation_accuracy(row) for row in rows}
+            first, splits = cell.protocol.first, cell.protocol.splits
+            self._read[cell.key] = [found.get(split) for split in range(first, first + splits)]
+        return self._read[cell.key]
+
+    def waits(self, cell: Cell) -> bool:
+        """Whether a cell is still to be trained."""
+        if self.accuracies(cell) is not None:
+            return False
+        failure = None if self.store is None else self.store.failure(cell.key)
+        return failure is None or failure[1] < self.retry_before
+
+
+def cells_of(search: Search, rung: Rung, trial: Trial) -> list[Cell]:
+    """What is trained to judge a trial."""
+    recipe = search.space.recipe(trial).but(**rung.budget)
+    return [
+        Cell(method, dataset, recipe, rung.protocol, {"setting": trial.name, "method": method, "dataset": dataset})
+        for method, dataset in rung.places
+    ]
+
+
+def rounds(search: Search, results: Results) -> list[Round]:
+    """The rounds as far as the store decides them; only the last may have cells waiting."""
+    trials = search.space.drawn(search.rungs[0].count, search.seed)
+    found: list[Round] = []
+    for place, rung in enumerate(search.rungs):
+        found.append(_round(search, rung, trials, results))
+        if found[-1].waiting:
+            return found
+        if place + 1 < len(search.rungs):
+            names = kept(found[-1].scores, search.rungs[place + 1].count, BASE)
+            trials = [found[-1].trials[name] for name in names]
+    winner = found[-1].best
+    if search.apart is not None and winner.changes:
+        found.append(_round(search, search.apart, search.space.apart(winner), results))
+    return found
+
+
+def _round(search: Search, rung: Rung, trials: Sequence[Trial], results: Results) -> Round:
+    cells = {trial.name: cells_of(search, rung, trial) for trial in trials}
+    waiting = [cell for group in cells.values() for cell in group if results.waits(cell)]
+    by_name = {trial.name: trial for trial in trials}
+    scores = {} if waiting else _scores(rung, cells, results)
+    return Round(rung, by_name, cells, waiting, scores)
+
+
+def _scores(rung: Rung, cells: dict[str, list[Cell]], results: Results) -> dict[str, Score | None]:
+    values = {name: _values(rung, group, results) for name, group in cells.items()}
+    base = values[BASE]
+    if base is None:
+        raise UserError(
+            f"{rung.name}: the base itself could not be trained, so nothing can be compared with it (`cgipool study "
+            "status STORE` says why; --retry-failed tries again)"
+        )
+    return {
+        name: None if own is None else score(own, base, rung.methods, rung.datasets) for name, own in values.items()
+    }
+
+
+def _values(rung: Rung, cells: Sequence[Cell], results: Results) -> Floats | None:
+    """[methods, data sets, splits] accuracies of a trial; None where any is missing."""
+    known = [results.accuracies(cell) or [None] for cell in cells]
+    if any(value is None or not math.isfinite(value) for row in known for value in row):
+        return None
+    return np.array(known, dtype=np.float64).reshape(len(rung.methods), len(rung.datasets), -1)
+
+
+def winner_of(search: Search, found: Sequence[Round]) -> Trial | None:
+    """The best trial of the last rung, which may be the base; None before that rung is over."""
+    last = found[len(search.rungs) - 1 : len(search.rungs)]
+    return last[0].best if last and last[0].scores else None
+
+
+def settings_of(recipe: Recipe) -> dict[str, Any]:
+    """What a user has to set, beside the recipe's name, to get a recipe."""
+    changes = recipe.changes()
+    if "alpha" in changes and recipe.alpha_proteins == recipe.alpha:
+        changes.pop("alpha_proteins", None)  # which follows it
+    return changes
+
+
+def options_of(recipe: Recipe) -> str:
+    """The options of the command line that give a recipe."""
+    words = ["--recipe", recipe.name]
+    for name, value in settings_of(recipe).items():
+        words += ["--set", f"{name}={plain(value)}"]
+    return shlex.join(words)
+
+
+def summary(search: Search, found: Sequence[Round]) -> dict[str, Any]:
+    """The whole search as plain values: what was asked, every trial with its score, and the winner."""
+    winner = winner_of(search, found)
+    return {
+        "format": FORMAT,
+        **{name: getattr(search, name) for name in ("name", "title", "about", "methods", "datasets", "seed")},
+        "base": search.space.base.to_json(),
+        "space": search.space.choices,
+        "rungs": [_rung_json(rung, found) for rung in search.all_rungs],
+        "winner": None if winner is None else _winner_json(winner, search.space.recipe(winner)),
+    }
+
+
+def _winner_json(winner: Trial, recipe: Recipe) -> dict[str, Any]:
+    told = {"name": winner.name, "changes": winner.changes}
+    return told | {"options": options_of(recipe), "recipe": recipe.to_json()}
+
+
+def _rung_json(rung: Rung, found: Sequence[Round]) -> dict[str, Any]:
+    trials = []
+    for one in (one for one in found if one.rung is rung):
+        for name, trial in one.trials.items():
+            given = one.scores.get(name)
+            state = "waiting" if one.waiting else "failed" if given is None else "judged"
+            keys = [cell.key for cell in one.cells[name]]
+            told = {"name": name, "changes": trial.changes, "state": state, "cells": keys}
+            trials.append(told | {"score": None if given is None else asdict(given)})
+    return asdict(rung) | {"trials": trials}
+
+
+def write_summary(folder: Path, search: Search, found: Sequence[Round]) -> Path:
+    """Keep the summary in a store, as searches/NAME.json."""
+    path = folder / "searches" / f"{search.name}.json"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror or error}") from None
+    write_json(path, summary(search, found))
+    return path

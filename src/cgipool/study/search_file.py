@@ -1,0 +1,190 @@
+"""A search file: which settings to choose among, judged by which methods and data sets, with how much work.
+
+name, title, about      what it is
+methods, datasets       what settings are judged by: the mean over all of them
+seed                    of the drawing of settings
+[protocol]              first (1000), seed, split_kind, ensemble of the splits; overlap = true allows reported splits
+[base]                  recipe, and settings to change in it: the yardstick
+[space]                 SETTING = [choices], the base's value among them
+[[rung]]                settings (the first) or keep (the others): how many, the base among them; splits; and, where
+                        they differ from the above, methods, datasets, epochs, patience
+[one_at_a_time]         splits and the rest as in a rung: each choice of the winner alone, and the winner without it
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from cgipool.errors import UserError, unknown
+from cgipool.study.cell import Protocol
+from cgipool.study.plan import check_known, check_name, check_settings, protocol_of, read_toml, recipe_of
+from cgipool.study.space import Space, space_of
+
+TEXTS = ("name", "title", "about")
+TABLES = ("protocol", "base", "space", "one_at_a_time")
+KEYS = (*TEXTS, "methods", "datasets", "seed", "rung", *TABLES)
+APART = "one at a time"
+BUDGET = ("epochs", "patience")
+
+FIRST = 1000
+"""The number of the first split, where a file does not say."""
+REPORTED, REPORTED_SEED = 20, 0
+"""Results are reported on the splits 0 to 19 of this seed; settings must not be chosen on them."""
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One round of trials. Each has splits of its own, so that who was lucky on one round's is judged anew."""
+
+    name: str
+    count: int
+    """Settings, the base among them; when the winner is taken apart, at most so many."""
+    methods: list[str]
+    datasets: list[str]
+    protocol: Protocol
+    budget: dict[str, Any]
+    """Epochs and patience in place of the settings' own."""
+
+    @property
+    def places(self) -> list[tuple[str, str]]:
+        """Method and data set of each cell of a trial."""
+        return [(method, dataset) for method in self.methods for dataset in self.datasets]
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a search file says."""
+
+    name: str
+    title: str
+    about: str
+    methods: list[str]
+    datasets: list[str]
+    seed: int
+    space: Space
+    rungs: list[Rung]
+    apart: Rung | None
+    """The round that takes the winner apart."""
+
+    @property
+    def all_rungs(self) -> list[Rung]:
+        """That round included."""
+        return [*self.rungs, *([] if self.apart is None else [self.apart])]
+
+
+def read_search(path: Path) -> Search:
+    """The search of a file; whatever it says that has no meaning is an error."""
+    return read_toml(path, search_of)
+
+
+def search_of(given: dict[str, Any], default_name: str = "search") -> Search:
+    """A search from plain values."""
+    _check_keys(given)
+    methods, datasets = (_names(given, key, "the file") for key in ("methods", "datasets"))
+    check_known(methods, datasets)
+    check_settings(given.get("base", {}), "base")
+    space = space_of(recipe_of(given.get("base", {})), given["space"])
+    rungs = _rungs(given, space, methods, datasets)
+    name = check_name(given.get("name", default_name))
+    apart = rungs.pop() if "one_at_a_time" in given else None
+    texts = (name, given.get("title", name), given.get("about", ""))
+    search = Search(*texts, methods, datasets, _whole(given, "seed", 0, "the file", 0), space, rungs, apart)
+    space.drawn(rungs[0].count, search.seed)  # too small a space is told now
+    return search
+
+
+def _check_keys(given: dict[str, Any]) -> None:
+    for key in given:
+        if key not in KEYS:
+            raise unknown("key", key, KEYS)
+    for key in ("methods", "datasets", "space", "rung"):
+        if key not in given:
+            raise UserError(f"a search needs {key}" if key[-1] == "s" else f"a search needs [{key}]")
+    for key in TABLES:
+        if not isinstance(given.get(key, {}), dict):
+            raise UserError(f"{key} must be a table, [{key}]")
+    for key in TEXTS:
+        if not isinstance(given.get(key, ""), str):
+            raise UserError(f"{key} must be a text")
+    rungs = given["rung"]
+    if not isinstance(rungs, list) or not rungs or not all(isinstance(rung, dict) for rung in rungs):
+        raise UserError("rungs must be tables, [[rung]]")
+
+
+def _names(given: dict[str, Any], key: str, where: str) -> list[str]:
+    names = given[key]
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise UserError(f"{key} of {where} must be a list of names")
+    if len(set(names)) < len(names):
+        raise UserError(f"{key} of {where} has a name twice")
+    return names
+
+
+def _whole(given: dict[str, Any], key: str, least: int, where: str, usual: int | None = None) -> int:
+    value = given.get(key, usual)
+    if type(value) is not int or value < least:
+        raise UserError(f"{where} needs {key}, a whole number from {least}")
+    return value
+
+
+def _protocol(given: dict[str, Any]) -> Protocol:
+    if "splits" in given:
+        raise UserError("splits stand in the rungs, not in [protocol]")
+    overlap = given.get("overlap", False)
+    if not isinstance(overlap, bool):
+        raise UserError("overlap of [protocol] must be true or false")
+    protocol = protocol_of({"first": FIRST} | {key: value for key, value in given.items() if key != "overlap"})
+    if protocol.seed == REPORTED_SEED and protocol.first < REPORTED and not overlap:
+        raise UserError(
+            f"splits from {protocol.first} of seed {protocol.seed} are among those that results are reported on (0 to "
+            f"{REPORTED - 1}): begin later, such as first = {FIRST}, or say overlap = true in [protocol]"
+        )
+    return protocol
+
+
+def _rungs(given: dict[str, Any], space: Space, methods: list[str], datasets: list[str]) -> list[Rung]:
+    """The rungs, and after them the round that takes the winner apart, if there is one."""
+    tables = {f"rung {number}": table for number, table in enumerate(given["rung"], start=1)}
+    tables |= {APART: given["one_at_a_time"]} if "one_at_a_time" in given else {}
+    protocol = _protocol(given.get("protocol", {}))
+    rungs: list[Rung] = []
+    for name, table in tables.items():
+        count = _count(table, name, space, rungs)
+        protocol = replace(protocol, splits=_whole(table, "splits", 1, name))
+        judges = (_among(table, "methods", methods, name), _among(table, "datasets", datasets, name))
+        rungs.append(Rung(name, count, *judges, protocol, _budget(table, space, name)))
+        protocol = replace(protocol, first=protocol.first + protocol.splits)
+    return rungs
+
+
+def _count(table: dict[str, Any], name: str, space: Space, before: list[Rung]) -> int:
+    """How many settings a rung has; and an error if it says what has no meaning in it."""
+    key = None if name == APART else "keep" if before else "settings"
+    known = [word for word in (key, "splits", "methods", "datasets", *BUDGET) if word is not None]
+    for word in table:
+        if word not in known:
+            raise unknown(f"key of {name}", word, known)
+    if key is None:
+        return 2 + 2 * len(space.choices)
+    count = _whole(table, key, 2, name)
+    if before and count >= before[-1].count:
+        raise UserError(f"{name} must keep fewer than the {before[-1].count} settings before it")
+    return count
+
+
+def _among(table: dict[str, Any], key: str, all_names: list[str], where: str) -> list[str]:
+    """The names that a rung has, or all."""
+    names = _names(table, key, where) if key in table else all_names
+    for name in names:
+        if name not in all_names:
+            raise unknown(f"name in {key} of {where}", name, all_names)
+    return names
+
+
+def _budget(table: dict[str, Any], space: Space, where: str) -> dict[str, Any]:
+    budget = {key: table[key] for key in BUDGET if key in table}
+    for key in budget:
+        if key in space.choices:
+            raise UserError(f"{key} stands in [space] and in {where}")
+    space.base.but(**budget)
+    return budget

@@ -1,0 +1,99 @@
+"""What pages take from results/: it is as results/ has it, and the tables compute what they say."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from stores import add_cell, add_study, write
+
+import results
+import results_tables
+from cgipool.report.view import View
+from cgipool.study.plan import read_study
+from cgipool.study.records import key_of, read_book
+
+STUDIES = results.REPOSITORY / "studies"
+
+
+def test_pages_and_figures_are_as_results_has_them() -> None:
+    assert results.differing(results.wanted(results.views())) == []
+
+
+def test_results_are_cells_of_the_studies_made_by_runs() -> None:
+    book = read_book(results.STORE)
+    wanted = {cell.key for path in STUDIES.glob("*.toml") for cell in read_study(path).cells}
+    assert book.problems == []
+    assert book.records.keys() <= wanted
+    for record in book.records.values():
+        assert key_of(record.cell) == record.key
+        assert [row["split"] for row in record.splits] == list(range(20))
+        assert record.provenance["commit"]
+        assert not record.provenance["commit"].endswith("+")
+        assert record.provenance["command"].startswith("cgipool train")
+
+
+@pytest.fixture
+def studies(tmp_path: Path) -> dict[str, View]:
+    """Two studies of two methods on two data sets, and two cells of the second with other settings."""
+    axes = {"method": ["topk", "cgi"], "dataset": ["NCI1", "COLLAB"]}
+    published = {("cgi", "NCI1"): (78.62, 1.0), ("topk", "NCI1"): (77.0, 1.0)}
+    for number, study in enumerate(("table1", "distinct")):
+        add_study(tmp_path, study, axes | ({"ratio": [0.5]} if number else {}), published=published)
+        for method in axes["method"]:
+            at = {"method": method, "dataset": "NCI1"} | ({"ratio": 0.5} if number else {})
+            add_cell(tmp_path, at, 75.0 + number)
+    return results.views(tmp_path)
+
+
+def rows(table: str) -> list[list[str]]:
+    """The lines of a Markdown table under its head, as cells."""
+    lines = [line for line in table.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def test_differences_are_those_of_the_means(studies: dict[str, View]) -> None:
+    one, other = (next(e for e in studies[name].entries if e.record) for name in ("distinct", "table1"))
+    assert one.record is not None
+    assert other.record is not None
+    a, b = one.record.percent(), other.record.percent()
+    se = np.sqrt(a.var(ddof=1) / len(a) + b.var(ddof=1) / len(b))
+    assert results_tables.minus(one, other) == f"{a.mean() - b.mean():+.2f} ± {se:.2f}".replace("-", "−")
+    assert results_tables.minus(one, None) == "–"
+
+
+def test_wall_time_is_of_the_union_of_all_legs(tmp_path: Path) -> None:
+    add_study(tmp_path, "table1", {"method": ["topk", "cgi"], "dataset": ["NCI1"]})
+    times = {"topk": ("03:00:00", 600.0), "cgi": ("03:05:00", 600.0)}
+    for method, (start, seconds) in times.items():
+        path = add_cell(tmp_path, {"method": method, "dataset": "NCI1"}, 75.0)
+        record = json.loads(path.read_text())
+        record["provenance"] |= {"started": f"2025-01-02T{start}+00:00", "seconds": seconds}
+        if method == "cgi":  # its second leg an hour later, after a stop
+            record["provenance"]["legs"] = [
+                {"started": "2025-01-02T03:05:00+00:00", "seconds": 480.0},
+                {"started": "2025-01-02T04:05:00+00:00", "seconds": 120.0},
+            ]
+        write(path, record)
+    ((name, cells, fresh, total, wall),) = rows(results_tables.times(results.views(tmp_path)))
+    assert (name, cells, fresh, total, wall) == ("table1", "2 of 2", "2", "20 min", "15 min")
+
+
+def test_the_papers_text_against_its_table(tmp_path: Path) -> None:
+    table = read_study(STUDIES / "table1.toml").to_json()
+    write(tmp_path / "studies" / "table1.json", table)
+    (tmp_path / "cells").mkdir()
+    found = {row[0]: row[1:] for row in rows(results_tables.claims(results.views(tmp_path)))}
+    # Worked by hand from the printed table: 80.30 − 78.95, 77.94 − 76.73 and 80.65 − 80.44.
+    assert found["social networks"] == ["1.21", "1.35", "COLLAB", "ASAP", "1.71"]
+    assert found["bioinformatics"] == ["1.43", "1.21", "NCI109", "VIPool", "1.58"]
+    assert found["molecules"] == ["0.45", "0.21", "Mutagenicity", "DiffPool", "0.26"]
+
+
+def test_places_of_a_page_are_filled_and_the_rest_is_left(studies: dict[str, View]) -> None:
+    page = "before\n<!-- results: accuracy table1 -->\nformer text\n<!-- end of results -->\nafter\n"
+    filled = results.filled(page, studies)
+    assert filled.startswith("before\n<!-- results: accuracy table1 -->\n\nTest accuracy")
+    assert filled.endswith("|\n\n<!-- end of results -->\nafter\n")
+    assert "former text" not in filled
+    assert results.filled(filled, studies) == filled

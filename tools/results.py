@@ -1,0 +1,90 @@
+"""`make report`: every table and figure of README and docs that comes from results/, made anew from it.
+
+    python tools/results.py            write them
+    python tools/results.py --check    only say which differ; exit code 1 if any does
+
+In a Markdown file a table stands between `<!-- results: WHAT [STUDY] -->` and `<!-- end of results -->`; what there is
+to ask for is in `results_tables.TABLES`. Figures are `docs/images/results/STUDY-FIGURE.svg`, as the report draws them.
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from cgipool.files import write_atomically
+from cgipool.report.figures import figures_of
+from cgipool.report.view import DONE, View, view_of
+from cgipool.study.records import read_book
+from results_tables import TABLES
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+STORE = REPOSITORY / "results" / "paper"
+PAGES = ("README.md", "results/README.md")
+FIGURES = ("table1-ranks", "figure3-curves", "table1-splits")
+PLACE = re.compile(
+    r"(<!-- results: (?P<what>[\w-]+)(?: (?P<study>[\w-]+))? -->\n).*?(<!-- end of results -->)", re.DOTALL
+)
+
+
+def views(store: Path = STORE) -> dict[str, View]:
+    """The studies of the store by name."""
+    book = read_book(store)
+    if book.problems:
+        sys.exit("\n".join(book.problems))
+    return {study.name: view_of(study, book) for study in book.studies}
+
+
+def filled(text: str, studies: dict[str, View]) -> str:
+    """A page with its tables made anew."""
+
+    def table(match: re.Match[str]) -> str:
+        what, study = match["what"], match["study"]
+        made = TABLES[what](studies, studies[study]) if study else TABLES[what](studies)
+        return f"{match[1]}\n{made}\n\n{match[4]}"
+
+    return PLACE.sub(table, text)
+
+
+def wanted(studies: dict[str, View], repository: Path = REPOSITORY) -> dict[str, str]:
+    """By path within the repository, what every page should be, and every figure of a study that is complete."""
+    pages = {name: filled((repository / name).read_text(encoding="utf-8"), studies) for name in PAGES}
+    for figure in FIGURES:
+        study, _, kind = figure.partition("-")
+        view = studies.get(study)
+        if view is not None and view.count(DONE) == len(view.entries):
+            pages[f"docs/images/results/{figure}.svg"] = figures_of(view)[kind]
+    return pages
+
+
+def differing(files: dict[str, str], repository: Path = REPOSITORY) -> list[str]:
+    """Those that are not so."""
+
+    def present(name: str) -> str | None:
+        path = repository / name
+        return path.read_text(encoding="utf-8") if path.exists() else None
+
+    return [name for name, text in files.items() if present(name) != text]
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if anything differs")
+    check = parser.parse_args().check
+    files = wanted(views())
+    changed = differing(files)
+    for name in changed:
+        print(f"{'differs' if check else 'written'}: {name}")
+        if not check:
+            path, text = REPOSITORY / name, files[name]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, lambda temporary, text=text: temporary.write_text(text, encoding="utf-8"))
+    if not changed:
+        print("everything is as results/ has it")
+    elif check:
+        sys.exit("run `make report`")
+
+
+if __name__ == "__main__":
+    main()
