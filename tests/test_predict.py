@@ -76,6 +76,7 @@ def test_a_broken_graph_is_told_and_does_not_stop_the_rest(
         (("predict", "none.safetensors", "motifs"), "cannot read none.safetensors"),
         (("predict", "MODEL", "nowhere.zip"), "there is no data set at nowhere.zip"),
         (("predict", "MODEL", "motifs", "--shard", "3"), "--shard '3' is not of the form I/N"),
+        (("predict", "MODEL", "motifs", "--shard", "rank"), "neither RANK nor SLURM_PROCID is set"),
         (("predict", "MODEL", "motifs", "--shard", "0/3"), "the first number must be from 1 to 3"),
         (("fit", "motifs", "--out", "no/where/model"), "there is no folder no/where"),
         (("fit", "motifs", "--set", "widht=3"), "unknown setting 'widht'"),
@@ -115,6 +116,24 @@ def test_shares_put_end_to_end_are_the_whole(
         assert main([*words, str(tmp_path / f"part-{number}"), "--shard", f"{number}/{shards}"]) == 0
     parts = [(tmp_path / f"part-{number}").read_text() for number in range(1, shards + 1)]
     assert "".join(parts) == (tmp_path / "whole").read_text()
+
+
+@pytest.mark.parametrize("names", [("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS")])
+def test_every_process_writes_its_share(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, str]
+) -> None:
+    for name in ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS"):
+        monkeypatch.delenv(name, raising=False)
+    words = ["predict", str(model), "motifs", "--out", str(tmp_path / "rows.csv")]
+    assert main(words) == 0
+    for rank in range(2):
+        monkeypatch.setenv(names[0], str(rank))
+        monkeypatch.setenv(names[1], "2")
+        assert main([*words, "--shard", "rank"]) == 0
+    parts = [(tmp_path / f"rows-{number}-of-2.csv").read_text() for number in (1, 2)]
+    ids = [line.split(",")[0] for line in "".join(parts).splitlines()]
+    assert ids == [line.split(",")[0] for line in (tmp_path / "rows.csv").read_text().splitlines()]
+    assert len(parts[0].splitlines()) == 501
 
 
 def test_shares_of_an_import_keep_its_ids(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

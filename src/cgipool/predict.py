@@ -4,6 +4,7 @@ A graph that is broken is told with its number and its reason, and the rest goes
 """
 
 import csv
+import io
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -170,6 +171,27 @@ def predictions(model: FittedModel, chunks: Iterable[Chunk], strict: bool = Fals
         for place, name in enumerate(chunk.ids):
             bad = chunk.reasons.get(place)
             yield Row(name, next(given)) if bad is None else Row(name, None, bad)
+
+
+class Rows(NamedTuple):
+    """Rows as they are written, some thousands together."""
+
+    text: str
+    """Without a header."""
+    graphs: int
+    bad: int
+    """How many have no prediction."""
+
+
+def written(model: FittedModel, chunks: Iterable[Chunk], as_json: bool, strict: bool = False) -> Iterator[Rows]:
+    """The rows of every chunk, in order."""
+    for chunk in chunks:
+        out, bad = io.StringIO(), 0
+        writer = Writer(out, model.class_names, as_json, headed=False)
+        for row in predictions(model, [chunk], strict):
+            writer.write(row)
+            bad += row.probabilities is None
+        yield Rows(out.getvalue(), len(chunk.ids), bad)
 
 
 def open_graphs(path: str | Path) -> GraphSet:

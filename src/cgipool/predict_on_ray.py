@@ -5,7 +5,6 @@ read it under the same path.
 """
 
 import hashlib
-import io
 import tempfile
 from collections import deque
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 
 from cgipool.errors import UserError
 from cgipool.fitted import FittedModel
-from cgipool.predict import CHUNK, Writer, chunks_of, count_of, predictions
+from cgipool.predict import CHUNK, Rows, chunks_of, count_of, written
 from cgipool.study.on_ray import connected, ray_package
 
 RANGE = 16 * CHUNK
@@ -34,19 +33,10 @@ class Wish(NamedTuple):
     strict: bool
 
 
-class Rows(NamedTuple):
-    """The rows of a range."""
-
-    text: str
-    """As `Writer` writes them, without a header."""
-    count: int
-    bad: int
-    """How many have no prediction."""
-
-
 def predict_on_ray(on: str, model: Path, wish: Wish, start: int = 0, stop: int | None = None) -> Iterator[Rows]:
     """The rows of all graphs, or of those from `start` up to `stop`, range after range in their order; `on` says which
     Ray, as for studies."""
+    FittedModel.load(model)  # what is wrong with it is told here
     end = count_of(wish.data) if stop is None else stop
     with connected(on, wish.device, 1) as count:
         yield from in_order(count, model, wish, range(start, end, RANGE), end)
@@ -79,14 +69,10 @@ def _rows(ray: Any, reference: Any) -> Rows:
 
 
 def predict_range(content: bytes, wish: Wish, start: int, stop: int) -> tuple[str, int, int]:
-    """In a worker: the rows of a range, as plain values."""
+    """In a worker: the `Rows` of a range, as plain values."""
     model = _model(content, wish.device)
-    out, count, bad = io.StringIO(), 0, 0
-    writer = Writer(out, model.class_names, wish.as_json, headed=False)
-    for row in predictions(model, chunks_of(wish.data, model, wish.column, start, stop), wish.strict):
-        writer.write(row)
-        count, bad = count + 1, bad + (row.probabilities is None)
-    return out.getvalue(), count, bad
+    parts = list(written(model, chunks_of(wish.data, model, wish.column, start, stop), wish.as_json, wish.strict))
+    return "".join(part.text for part in parts), sum(part.graphs for part in parts), sum(part.bad for part in parts)
 
 
 _models: dict[tuple[str, str], FittedModel] = {}

@@ -1,6 +1,7 @@
 """Studies on Ray: a cluster of two nodes on this machine, one of which is lost; what comes out is a local run's."""
 
 import gc
+import json
 import os
 import signal
 import subprocess
@@ -15,8 +16,12 @@ from typing import Any
 
 import pytest
 
+from cgipool import load_dataset
 from cgipool.cli import main
 from cgipool.errors import UserError
+from cgipool.fitted import FittedModel
+from cgipool.predict import Rows, chunks_of, written
+from cgipool.predict_on_ray import Wish, in_order
 from cgipool.study.cell import Cell
 from cgipool.study.on_ray import RayRunner, address_of, connected, needs_of
 from cgipool.study.plan import read_study, study_of
@@ -286,6 +291,29 @@ def test_the_command_starts_ray_and_leaves_nothing_behind(tmp_path: Path) -> Non
     while left := [pid for pid in started if parent_of(Path(f"/proc/{pid}/stat")) is not None]:
         assert time.monotonic() < until, left
         time.sleep(0.1)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_prediction_by_tasks_is_that_of_one_process(tmp_path: Path) -> None:
+    load_dataset("motifs").subset(range(100)).save(tmp_path / "set")
+    model = tmp_path / "model.safetensors"
+    words = ["--set", "width=4", "--set", "epochs=1"]
+    assert main(["fit", str(tmp_path / "set"), "--out", str(model), *words]) == 0
+    fitted = FittedModel.load(model)
+    (alone,) = written(fitted, chunks_of(tmp_path / "set", fitted), as_json=True)
+    wish = Wish(str(tmp_path / "set"), None, "cpu", as_json=True, strict=False)
+    parts = list(in_order(2, model, wish, range(0, 100, 40), 100))
+    assert [part.graphs for part in parts] == [40, 40, 20]
+    told, expected = ([json.loads(line) for line in text.splitlines()] for text in (_joined(parts), alone.text))
+    assert [row["id"] for row in told] == [row["id"] for row in expected]
+    for row, other in zip(told, expected, strict=True):
+        assert row["probabilities"] == pytest.approx(other["probabilities"], abs=2e-6)
+    with pytest.raises(UserError, match="nowhere"):
+        list(in_order(1, model, wish._replace(data=str(tmp_path / "nowhere")), range(0, 10, 10), 10))
+
+
+def _joined(parts: list[Rows]) -> str:
+    return "".join(part.text for part in parts)
 
 
 def test_without_ray_one_line_says_how_to_get_it(

@@ -5,9 +5,12 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
+
+if TYPE_CHECKING:
+    from cgipool.predict import Rows
 
 TELL = 0.5
 """Seconds between two looks at the rate."""
@@ -26,9 +29,21 @@ def predict(
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first graph that cannot be read.")] = False,
     shard: Annotated[
         str | None,
-        typer.Option(metavar="I/N", help="The I-th of N consecutive shares alone; put end to end, they are the whole."),
+        typer.Option(
+            metavar="I/N|rank",
+            help="The I-th of N consecutive shares alone; put end to end, they are the whole. rank: the share of this "
+            "process of torchrun or srun, in a file of its own, rows.csv becoming rows-1-of-4.csv.",
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    on: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RAY",
+            help="Predict by tasks of Ray, as for `study run`: ray, ray:auto, ray:HOST:PORT or ray://HOST:PORT. Every "
+            "node must see INPUT under the same path.",
+        ),
+    ] = None,
 ) -> None:
     """Predict the class of every graph: id, prediction, a probability for each class.
 
@@ -36,23 +51,44 @@ def predict(
     number of graphs; a saved set stays on disk. Of the shares of a CSV the first alone has the header.
     """
     from cgipool.fitted import FittedModel
-    from cgipool.predict import Writer, chunks_of, count_of, predictions, shard_of
-    from cgipool.study.share import parse_shard
+    from cgipool.predict import Writer, chunks_of, count_of, shard_of, written
 
-    number, shards = (1, 1) if shard is None else parse_shard(shard)
-    fitted = FittedModel.load(model, device)
+    number, shards = _share(shard)
+    fitted = FittedModel.load(model, "cpu" if on is not None else device)
     start, stop = (0, None) if shards == 1 else shard_of(count_of(data), number, shards)
-    rows = predictions(fitted, chunks_of(data, fitted, smiles, start, stop), strict)
-    began, last, count, bad = time.monotonic(), 0.0, 0, 0
+    if on is None:
+        parts = written(fitted, chunks_of(data, fitted, smiles, start, stop), as_json, strict)
+    else:
+        from cgipool.predict_on_ray import Wish, predict_on_ray
+
+        wish = Wish(str(Path(data).resolve()) if Path(data).exists() else data, smiles, device, as_json, strict)
+        parts = predict_on_ray(on, model, wish, start, stop)
+    if shard == "rank" and out is not None:
+        out = out.with_name(f"{out.stem}-{number}-of-{shards}{out.suffix}")
     with _output(out) as stream:
-        writer = Writer(stream, fitted.class_names, as_json, headed=number == 1)
-        for row in rows:
-            writer.write(row)
-            count, bad = count + 1, bad + (row.probabilities is None)
-            now = time.monotonic()
-            if sys.stderr.isatty() and now - last >= TELL:
-                last = now
-                print(f"\r{count:,} graphs, {count / (now - began):,.0f} a second", end="", file=sys.stderr)
+        Writer(stream, fitted.class_names, as_json, headed=number == 1)
+        _write(parts, stream)
+
+
+def _share(shard: str | None) -> tuple[int, int]:
+    """Its number, counted from 1, and how many there are."""
+    from cgipool.study.share import parse_shard, shard_of_rank
+
+    if shard is None:
+        return 1, 1
+    return shard_of_rank() if shard == "rank" else parse_shard(shard)
+
+
+def _write(parts: "Iterator[Rows]", stream: TextIO) -> None:
+    """Write rows as they come, and tell how fast."""
+    began, last, count, bad = time.monotonic(), 0.0, 0, 0
+    for part in parts:
+        stream.write(part.text)
+        count, bad = count + part.graphs, bad + part.bad
+        now = time.monotonic()
+        if sys.stderr.isatty() and now - last >= TELL:
+            last = now
+            print(f"\r{count:,} graphs, {count / (now - began):,.0f} a second", end="", file=sys.stderr)
     rate = count / max(time.monotonic() - began, 1e-9)
     told = f"{count:,} graphs, {rate:,.0f} a second" + (f"; {bad:,} could not be read" if bad else "")
     print(f"\r{told}" if sys.stderr.isatty() else told, file=sys.stderr)

@@ -32,6 +32,15 @@ def parse_shard(text: str | None, environment: Mapping[str, str] = os.environ) -
     return number, count
 
 
+def shard_of_rank(environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
+    """The number of this process, counted from 1, and how many there are, as torchrun or SLURM's srun tell."""
+    for names in (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS")):
+        if all(environment.get(name, "").isdigit() for name in names):
+            rank, count = (int(environment[name]) for name in names)
+            return rank + 1, count
+    raise UserError("--shard rank is for processes that torchrun or srun started: neither RANK nor SLURM_PROCID is set")
+
+
 def share_of(items: Sequence[T], cost: Callable[[T], float], number: int, count: int) -> list[T]:
     """The share of one of several machines, in the given order. Items are dealt out by falling cost, to whoever has
     least; that depends on the study alone, not on what is finished, so that all machines agree."""
