@@ -118,9 +118,12 @@ def model_of(method: str, recipe: Recipe, encoder: Encoder, shares: Sequence[flo
         shares,
         form=recipe.form,
         conv=recipe.conv,
+        norm=recipe.norm,
+        gate=recipe.gate,
         width=recipe.width,
         levels=recipe.levels,
         readout=recipe.readout,
+        jumping=recipe.jumping,
         ratio=recipe.ratio,
         dropout=recipe.dropout,
         mi=recipe.mi,
@@ -190,10 +193,12 @@ class Training:
         network.train()
         total: Tensor | float = 0.0
         for batch in self.batches(epoch):
-            loss = objective(network(batch), batch, self.class_weight, own_weight)
+            output = network(batch)
+            loss = objective(output, batch, self.class_weight, own_weight)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             optimizer.step()
+            network.update(output.buffers)
             total = total + loss.detach() * len(batch.y)
         self.state.epoch = epoch
         return float(total) / len(self.task.split.train)
