@@ -46,14 +46,15 @@ class BatchNorm(nn.Module):
     def forward(self, x: Tensor, level: Level) -> Normed:
         """X [C, d] → X normalised."""
         if not self.training:
-            scale = self.weight * torch.rsqrt(self.running_var + EPSILON)
-            return Normed(torch.addcmul(self.bias - self.running_mean * scale, x, scale), {})
-        alive, nodes = level.alive.unsqueeze(1), level.alive.sum()
-        mean = (x * alive).sum(0) / nodes.clamp(min=1.0)
-        centered = (x - mean) * alive
-        variance = centered.square().sum(0) / nodes.clamp(min=1.0)
-        scale = self.weight * torch.rsqrt(variance + EPSILON)
-        return Normed(torch.addcmul(self.bias, centered, scale), self._moved(mean.detach(), variance.detach(), nodes))
+            return Normed(self._scaled(x - self.running_mean, self.running_var), {})
+        nodes = level.alive.sum()
+        mean = _mean(x, level, nodes)
+        centered = x - mean
+        variance = _mean(centered.square(), level, nodes)
+        return Normed(self._scaled(centered, variance), self._moved(mean.detach(), variance.detach(), nodes))
+
+    def _scaled(self, centered: Tensor, variance: Tensor) -> Tensor:
+        return torch.addcmul(self.bias, centered, self.weight * torch.rsqrt(variance + EPSILON))
 
     def _moved(self, mean: Tensor, variance: Tensor, nodes: Tensor) -> dict[str, Tensor]:
         """The running values after a batch with so many living nodes."""
@@ -66,6 +67,11 @@ class BatchNorm(nn.Module):
     def extra_repr(self) -> str:
         """Shown in the module's repr."""
         return str(len(self.weight))
+
+
+def _mean(x: Tensor, level: Level, nodes: Tensor) -> Tensor:
+    """[d] the mean over the living nodes, so many."""
+    return level.sums(x, level.alive.unsqueeze(1)).sum((0, 1)) / nodes.clamp(min=1.0)
 
 
 class LayerNorm(nn.Module):
