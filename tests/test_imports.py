@@ -16,7 +16,7 @@ LAYERS = [
     ("data",),
     ("ops",),
     ("level",),
-    ("dense", "layers", "readout"),
+    ("dense", "layers", "norm", "readout"),
     ("pool",),
     ("nn",),
     ("network",),

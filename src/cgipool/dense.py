@@ -41,6 +41,7 @@ class DenseLevel(Level):
     ) -> tuple[Tensor, "DenseLevel"]:
         """H(idx) ⊙ gate(idx), W(idx, idx): the nodes of a level with keep = 1, joined by new weights [D]."""
         where = (level.slot_ptr, block_ptr_of(level.slot_ptr))
+        gate = level.acting(gate, keep, k)
         if not level.compact:
             column = keep.unsqueeze(1)
             both = ops.block_outer(column, column, *where, len(weight))

@@ -97,29 +97,50 @@ def _width(width: Width) -> int:
     return width.width if isinstance(width, InputSize) else width
 
 
+def _glorot(width: Width, out: int) -> float:
+    """The bound of uniform initial weights in the GCN paper, after Glorot and Bengio (2010)."""
+    return math.sqrt(6.0 / (_width(width) + out))
+
+
 class GCN(nn.Module):
     """Â (x W) + b, with Â = D^-½ (A + I) D^-½ (Kipf and Welling, 2017)."""
 
-    def __init__(self, width: Width, out: int) -> None:
+    def __init__(self, width: Width, out: int, bias: bool = True) -> None:
         super().__init__()
         self.linear = _linear(width, out)
-        self.bias = nn.Parameter(torch.zeros(out))
-        self.linear.reset(math.sqrt(6.0 / (_width(width) + out)))  # Glorot, as in the GCN paper
+        self.bias = nn.Parameter(torch.zeros(out)) if bias else None
+        self.linear.reset(_glorot(width, out))
 
     def forward(self, x: Tensor | Batch, level: Level, rectify: bool = False) -> Tensor:
         """One step of propagation, with a ReLU behind it if asked for."""
+        if self.bias is None:
+            return _activated(level.propagate(self.linear(x)), rectify)
         return level.convolve(self.linear(x), self.bias, rectify)
+
+
+class RootGCN(nn.Module):
+    """Â (x W) + b + x W_s: a GCN, and beside it the node itself through a weight of its own."""
+
+    def __init__(self, width: Width, out: int, bias: bool = True) -> None:
+        super().__init__()
+        self.gcn = GCN(width, out, bias)
+        self.root = _linear(width, out)
+        self.root.reset(_glorot(width, out))
+
+    def forward(self, x: Tensor | Batch, level: Level, rectify: bool = False) -> Tensor:
+        """One step of propagation, with a ReLU behind it if asked for."""
+        return _activated(self.gcn(x, level) + self.root(x), rectify)
 
 
 class _RootAndNeighbors(nn.Module):
     """aggregate(x) W_n + b + x W_s: the neighbours through one weight, the node itself through another."""
 
-    def __init__(self, width: Width, out: int) -> None:
+    def __init__(self, width: Width, out: int, bias: bool = True) -> None:
         super().__init__()
         self.neighbors = _linear(width, out)
         self.root = _linear(width, out)
         bound = 1.0 / math.sqrt(_width(width))
-        self.bias = nn.Parameter(torch.empty(out).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(out).uniform_(-bound, bound)) if bias else None
         self.neighbors.reset(bound)
         self.root.reset(bound)
         self.project_first = out < _width(width)
@@ -127,8 +148,10 @@ class _RootAndNeighbors(nn.Module):
     def _sum(self, x: Tensor | Batch, aggregate: Callable[[Tensor], Tensor]) -> Tensor:
         # Projection and aggregation commute; the narrower side of the projection is the cheaper one to aggregate.
         if self.project_first or isinstance(x, Batch):
-            return aggregate(self.neighbors(x)) + self.bias + self.root(x)
-        return self.neighbors(aggregate(x)) + self.bias + self.root(x)
+            around = aggregate(self.neighbors(x))
+        else:
+            around = self.neighbors(aggregate(x))
+        return (around if self.bias is None else around + self.bias) + self.root(x)
 
 
 def _activated(x: Tensor, rectify: bool) -> Tensor:
@@ -154,13 +177,13 @@ class GraphConv(_RootAndNeighbors):
 class GIN(nn.Module):
     """relu((x + A x) W_1 + b_1) W_2 + b_2: the isomorphism network with ε = 0 (Xu et al., 2019)."""
 
-    def __init__(self, width: Width, out: int) -> None:
+    def __init__(self, width: Width, out: int, bias: bool = True) -> None:
         super().__init__()
         self.linear = _linear(width, out)
         bound = 1.0 / math.sqrt(_width(width))
         self.linear.reset(bound)
         self.bias = nn.Parameter(torch.empty(out).uniform_(-bound, bound))
-        self.second = nn.Linear(out, out)
+        self.second = nn.Linear(out, out, bias=bias)
 
     def forward(self, x: Tensor | Batch, level: Level, rectify: bool = False) -> Tensor:
         """The sum over the node and its neighbours, through a perceptron."""
@@ -169,5 +192,5 @@ class GIN(nn.Module):
         return _activated(self.second(hidden), rectify)
 
 
-CONVOLUTIONS = {"gcn": GCN, "sage": SAGE, "gin": GIN}
-"""The backbone's convolutions by name."""
+CONVOLUTIONS = {"gcn": GCN, "gcn-root": RootGCN, "sage": SAGE, "gin": GIN}
+"""The backbone's convolutions by name. Each may be built without the bias that it adds last."""

@@ -23,6 +23,12 @@ from cgipool.data.batch import Batch
 from cgipool.errors import UserError
 from cgipool.ops.draws import node_index
 
+GATES = ("plain", "unit")
+"""How a pool's gate acts: as it is, or divided by its mean size over the kept nodes of each graph."""
+
+LEAST_MEAN = 1e-3
+"""The least number that a gate is divided by: near 0 its gradient would grow without bound."""
+
 
 class Edges(NamedTuple):
     """Neighbours of position p: neighbor[row_ptr[p] .. row_ptr[p + 1]]."""
@@ -59,6 +65,8 @@ class Origin(NamedTuple):
     """How many cells there is room for, if every graph has a matrix over its positions."""
     rows: tuple[int, ...] = ()
     """How many positions the levels after the next pools need, where that is known: such levels are closed up."""
+    gate: str = "plain"
+    """One of `GATES`."""
 
 
 class Level(ABC):
@@ -72,12 +80,12 @@ class Level(ABC):
         """Whether coarsening drops positions."""
 
     @staticmethod
-    def whole(batch: Batch, compact: bool = False, rows: tuple[int, ...] = ()) -> "SparseLevel":
+    def whole(batch: Batch, compact: bool = False, rows: tuple[int, ...] = (), gate: str = "plain") -> "SparseLevel":
         """The level before any pooling. Where it is known beforehand how many nodes at most are left after each pool,
-        `rows` says it."""
+        `rows` says it; `gate`, one of `GATES`, is how all pools' gates act."""
         position = torch.arange(len(batch.alive), device=batch.alive.device)
         nodes = Nodes(batch.graph, batch.slot_ptr, batch.alive, batch.size, position)
-        origin = Origin(batch.key, batch.id, batch.slot_ptr, batch.room.shape[1], rows)
+        origin = Origin(batch.key, batch.id, batch.slot_ptr, batch.room.shape[1], rows, gate)
         edges = partial(Edges, batch.row_ptr, batch.neighbor)
         if batch.bits.shape[1]:
             return TiledLevel(nodes, origin, edges, lambda: batch.bits)
@@ -117,13 +125,23 @@ class Level(ABC):
     @abstractmethod
     def coarsen(self, x: Tensor, gate: Tensor, keep: Tensor, k: Tensor) -> tuple[Tensor, "Level"]:
         """H(idx) ⊙ gate(idx), A(idx, idx): the features, and the level on which only the nodes with keep = 1 are alive,
-        k[b] of them in graph b."""
+        k[b] of them in graph b. Unit gates are divided by their means (see `acting`)."""
 
     def sum_and_coarsen(
         self, x: Tensor, weight: Tensor, gate: Tensor, keep: Tensor, k: Tensor
     ) -> tuple[Tensor, Tensor, "Level"]:
         """`sums` of x by weight, and `coarsen`: all that a pool reads of x, in one pass where that is faster."""
         return self.sums(x, weight), *self.coarsen(x, gate, keep, k)
+
+    def acting(self, gate: Tensor, keep: Tensor, k: Tensor) -> Tensor:
+        """[C] what features are multiplied by where a pool's gate [C] keeps these nodes. A unit gate is divided by the
+        mean of its absolute values over the kept nodes of the graph, which counts as a constant, so that features keep
+        their size from level to level."""
+        if self.origin.gate == "plain":
+            return gate
+        total = self.sums(gate.detach().abs().unsqueeze(1), keep.unsqueeze(1)).view(-1)
+        mean = total / k.clamp(min=1)
+        return gate / mean.clamp(min=LEAST_MEAN)[self.graph]
 
     def neighbor_mean(self, x: Tensor) -> Tensor:
         """D⁻¹ A x: the mean over living neighbours, 0 where there are none."""
@@ -235,6 +253,7 @@ class SparseLevel(Level):
 
     def coarsen(self, x: Tensor, gate: Tensor, keep: Tensor, k: Tensor) -> tuple[Tensor, Level]:
         """The features and the level of the kept nodes, with the edges among them."""
+        gate = self.acting(gate, keep, k)
         if self._closes_up:
             closed = self._closed_up(keep, k)
             return ops.pick_gated(x, gate, closed.held, closed.back), closed.level
@@ -253,7 +272,7 @@ class SparseLevel(Level):
             return super().sum_and_coarsen(x, weight, gate, keep, k)
         index, back, level = self._closed_up(keep, k)
         where = (index, back, level.slot_ptr, self.graph, self.slot_ptr)
-        return *ops.sums_and_pick(x, weight, gate, *where), level
+        return *ops.sums_and_pick(x, weight, self.acting(gate, keep, k), *where), level
 
     @property
     def _closes_up(self) -> bool:

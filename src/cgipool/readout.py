@@ -23,6 +23,19 @@ READOUTS: dict[str, tuple[int, Callable[[Tensor, Tensor, Tensor], Tensor]]] = {
 """By name: how many times d it is wide, and the readout of a level from the maximum and the sum over each graph's
 nodes and their number."""
 
+JUMPINGS: dict[str, Callable[[list[Tensor]], Tensor]] = {
+    "sum": lambda each: torch.stack(each).sum(0),
+    "concat": lambda each: torch.cat(each, 1),
+}
+"""By name: how the readouts of all levels, [B, width] each, become one vector per graph."""
+
+
+def jumping_named(jumping: str) -> str:
+    """The name itself, if there is such a way to join readouts."""
+    if jumping not in JUMPINGS:
+        raise unknown("jumping", jumping, JUMPINGS)
+    return jumping
+
 
 class SumOfReadouts(nn.Module):
     """Σ_l readout_l: the readouts of all levels, added up."""
@@ -37,9 +50,24 @@ class SumOfReadouts(nn.Module):
 
     def forward(self, levels: Levels) -> Tensor:
         """[B, width]."""
-        each = [self.of_level(*level.readout(x), level.size.clamp(min=1).unsqueeze(1)) for x, level in levels]
-        return torch.stack(each).sum(0)
+        return JUMPINGS["sum"](self.each(levels))
+
+    def each(self, levels: Levels) -> list[Tensor]:
+        """The readout of each level."""
+        return [self.of_level(*level.readout(x), level.size.clamp(min=1).unsqueeze(1)) for x, level in levels]
 
     def extra_repr(self) -> str:
         """Shown in the module's repr."""
         return self.kind
+
+
+class ReadoutsSideBySide(SumOfReadouts):
+    """[readout_1 ‖ … ‖ readout_L]: the readouts of all levels, one beside the other."""
+
+    def __init__(self, dim: int, kind: str = "max-mean", levels: int = 3) -> None:
+        super().__init__(dim, kind)
+        self.width *= levels
+
+    def forward(self, levels: Levels) -> Tensor:
+        """[B, width]."""
+        return JUMPINGS["concat"](self.each(levels))

@@ -208,7 +208,7 @@ def test_released_form_by_hand() -> None:
     [
         ({"method": "cgi-sr"}, r"unknown method 'cgi-sr'; did you mean 'cgi-rs'\? known: asap, cgi"),
         ({"method": "cig"}, r"did you mean 'cgi'\?"),
-        ({"conv": "sgae"}, r"unknown convolution 'sgae'; did you mean 'sage'\? known: gcn, gin, sage"),
+        ({"conv": "sgae"}, r"unknown convolution 'sgae'; did you mean 'sage'\? known: gcn, gcn-root, gin, sage"),
         ({"conv": "GCN"}, r"did you mean 'gcn'\?"),
         ({"mi": "gann"}, r"unknown mutual-information bound 'gann'; did you mean 'gan'\? known: gan, kl"),
         ({"mi": "gann", "form": "released"}, r"did you mean 'gan'\?"),

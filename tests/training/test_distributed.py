@@ -342,8 +342,11 @@ def as_double(training: Training, ids: np.ndarray) -> Any:
     return batch._replace(alive=batch.alive.double(), floats=batch.floats.double())
 
 
-def test_one_node_graphs_are_refused_where_they_borrow() -> None:
+def test_what_looks_beyond_ones_own_graphs_is_refused() -> None:
     sizes = np.array([9, 2, 5])
+    check_alone(sizes, PAPER.but(norm="layer"), "cgi")
+    with pytest.raises(UserError, match="norm=batch cannot train --distributed"):
+        check_alone(sizes, PAPER.but(norm="batch"), "cgi")
     check_alone(sizes, PAPER, "vip")
     check_alone(np.array([1]), PAPER, "cgi")
     with pytest.raises(UserError, match="one node after 1 pools"):

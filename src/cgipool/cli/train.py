@@ -129,7 +129,8 @@ def train(
     conv: Annotated[
         str | None,
         typer.Option(
-            help="The backbone's convolution: gcn, sage or gin. Default: gcn (released: sage).", rich_help_panel=MODEL
+            help="The backbone's convolution: gcn, gcn-root, sage or gin. Default: gcn (released: sage).",
+            rich_help_panel=MODEL,
         ),
     ] = None,
     levels: Annotated[

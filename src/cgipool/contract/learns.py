@@ -109,4 +109,5 @@ def _learn(name: str, model: Model, batch: Batch) -> tuple[int, int]:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        model.update(output.buffers)
     return best, STEPS

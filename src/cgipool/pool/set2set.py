@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from cgipool.level import Level
-from cgipool.readout import Levels
+from cgipool.readout import JUMPINGS, Levels, jumping_named
 
 
 class Attention(nn.Module):
@@ -47,21 +47,22 @@ class Attention(nn.Module):
 
 
 class Set2Set(nn.Module):
-    """One Set2Set for each level of a network without pooling, their results added up as the backbone's readouts are.
+    """One Set2Set for each level of a network without pooling, their results joined as the backbone's readouts are.
 
     T = 3 steps, as in PyG's examples; the comparison with CGIPool names none.
     """
 
-    def __init__(self, dim: int, levels: int = 3, steps: int = 3) -> None:
+    def __init__(self, dim: int, levels: int = 3, steps: int = 3, jumping: str = "sum") -> None:
         super().__init__()
-        self.width = 2 * dim
+        self.jumping = jumping_named(jumping)
+        self.width = 2 * dim * (levels if jumping == "concat" else 1)
         self.steps = steps
         self.attention = nn.ModuleList(Attention(dim, steps) for _ in range(levels))
 
     def forward(self, levels: Levels) -> Tensor:
-        """[B, 2d]."""
+        """[B, width]."""
         each = [attend(x, level) for attend, (x, level) in zip(self.attention, levels, strict=True)]
-        return torch.stack(each).sum(0)
+        return JUMPINGS[self.jumping](each)
 
     def extra_repr(self) -> str:
         """Shown in the module's repr."""

@@ -55,7 +55,7 @@ class Cell:
         source = source_of(self.method)
         own |= {} if source is None else {"source": source}
         protocol = {name: getattr(self.protocol, name) for name in Protocol.__dataclass_fields__}
-        recipe = self.recipe.to_json() | {"alpha": self.recipe.alpha_on(self.dataset)}
+        recipe = self.recipe.keyed() | {"alpha": self.recipe.alpha_on(self.dataset)}
         del recipe["alpha_proteins"]
         return {"method": self.method, "dataset": self.dataset, "recipe": recipe} | protocol | own
 

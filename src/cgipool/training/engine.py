@@ -83,7 +83,7 @@ class Group:
         self.keys = torch.zeros(splits, self.steps, dtype=torch.int64, device=device)
         self.best_loss = torch.full((splits,), torch.inf, device=device)
         self.best_epoch = torch.zeros(splits, dtype=torch.int64, device=device)
-        self.best = {name: p.detach().clone() for name, p in self.stack.params.items()}
+        self.best = {name: value.clone() for name, value in self.stack.state.items()}
         self.total = torch.zeros(splits, device=device)
         self.own_weight = torch.zeros((), device=device)
         self.history: Tensor | None = None
@@ -155,7 +155,7 @@ class Group:
         metrics: dict[str, Tensor] = {}
         for batch, there, rows in self.val:
             self.stack.base.rows = rows
-            answer = self.stack.answer(self.stack.params, batch)
+            answer = self.stack.answer(self.stack.state, batch)
             each = self.class_weight.gather(1, batch.y) * there
             mean = torch.vmap(classification_loss)(answer.logits, batch.y, each)
             loss, weight = loss + mean * each.sum(1), weight + each.sum(1)
@@ -178,16 +178,16 @@ class Group:
         better = (told["val_loss"] < self.best_loss) & active
         self.best_loss.copy_(torch.where(better, told["val_loss"], self.best_loss))
         self.best_epoch.copy_(torch.where(better, self.epoch, self.best_epoch))
-        for name, p in self.stack.params.items():
+        for name, value in self.stack.state.items():
             best = self.best[name]
-            best.copy_(torch.where(better.view(-1, *[1] * (p.ndim - 1)), p.detach(), best))
+            best.copy_(torch.where(better.view(-1, *[1] * (value.ndim - 1)), value, best))
 
     def capture(self) -> None:
         """Make programs of the parts of an epoch. On a GPU each runs once uncaptured, as capturing needs; what that
         changed is put back."""
         state = (self.epoch, self.step_number, self.order, self.best_loss, self.best_epoch, self.total)
         before = [t.clone() for t in state]
-        params = {name: p.detach().clone() for name, p in self.stack.params.items()}
+        models = {name: value.clone() for name, value in self.stack.state.items()}
         best = {name: b.clone() for name, b in self.best.items()}
         moments = {n: {p: v.clone() for p, v in m.items()} for n, m in self.stack.moments.items()}
         parts = {"begin": self._begin, "step": self._step, "end": self._end}
@@ -207,7 +207,7 @@ class Group:
             tensor.copy_(value)
         for name, value in best.items():
             self.best[name].copy_(value)
-        self.stack.restore(params, moments)
+        self.stack.restore(models, moments)
 
     def _mode(self, part: Any) -> None:
         self.stack.base.train(part == self._step)
@@ -269,14 +269,12 @@ class Group:
         return {name: part.item() if name in scalars else part.tolist() for name, part in pairs}
 
     def best_of(self, split: int) -> dict[str, Tensor]:
-        """The best weights of one split."""
-        return {name: value[split] for name, value in self.best.items()} | {
-            name: value[split] for name, value in self.stack.buffers.items()
-        }
+        """The best weights of one split, with the buffers that go with them."""
+        return {name: value[split] for name, value in self.best.items()}
 
     def state_of(self, split: int) -> dict[str, Tensor]:
         """All that the next epoch of one split needs, by the names of a checkpoint."""
-        tensors = {f"now/{name}": p[split] for name, p in self.stack.params.items()}
+        tensors = {f"now/{name}": value[split] for name, value in self.stack.state.items()}
         tensors |= {f"best/{name}": value for name, value in self.best_of(split).items()}
         for name, parts in self.stack.moments.items():
             for part, value in parts.items():
@@ -293,7 +291,7 @@ class Group:
         for name in self.stack.params:
             parts = {part: stacked(f"adam/{part}/{name}") for part in MOMENTS if f"adam/{part}/{name}" in states[0]}
             moments[name] = parts | ({"step": parts["step"][0]} if "step" in parts else {})
-        self.stack.restore({name: stacked(f"now/{name}") for name in self.stack.params}, moments)
+        self.stack.restore({name: stacked(f"now/{name}") for name in self.stack.state}, moments)
         self.best = {name: stacked(f"best/{name}") for name in self.best}
         self.epoch.fill_(epoch)
         self.best_loss.copy_(torch.tensor([loss for loss, _ in best]))

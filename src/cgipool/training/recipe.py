@@ -13,10 +13,11 @@ from typing import Any, get_args, get_type_hints
 from cgipool.data.features import SOURCES, VOCABULARIES
 from cgipool.errors import UserError, unknown
 from cgipool.layers import CONVOLUTIONS
-from cgipool.level import check_ratio
+from cgipool.level import GATES, check_ratio
+from cgipool.norm import NORMS
 from cgipool.pool import FORMS
 from cgipool.pool.cgi import bound_named
-from cgipool.readout import READOUTS
+from cgipool.readout import JUMPINGS, READOUTS
 
 
 @dataclass(frozen=True)
@@ -28,13 +29,21 @@ class Recipe:
     form: str = "paper"
     """Which form of a pooling method to use where there are two: "paper" or "released"."""
     conv: str = "gcn"
-    """The backbone's convolution: "gcn", "sage" or "gin". Paper: GCN. Released: GraphSAGE with the mean."""
+    """The backbone's convolution: "gcn", "gcn-root" (and the node itself through a weight of its own), "sage" or "gin".
+    Paper: GCN. Released: GraphSAGE with the mean."""
+    norm: str = "none"
+    """Normalisation between a convolution and its ReLU: "none", "batch" or "layer". Paper: none."""
+    gate: str = "plain"
+    """How a pool's gate acts: "plain", or "unit": divided by its mean size over the kept nodes of a graph, so that
+    features keep their size from level to level. Paper: the former."""
     width: int = 128
     """Dimension of node embeddings. Paper: 128."""
     levels: int = 3
     """How often convolve → pool → read out is repeated. Paper: 3."""
     readout: str = "max-mean"
     """How a level is read: "max-mean", "mean", "max" or "sum" over its nodes. Paper: the first."""
+    jumping: str = "sum"
+    """How the levels' readouts are joined: "sum" or "concat", side by side. Paper: the former."""
     ratio: float | int = 0.8
     """Share of nodes kept by a pool (a whole number: how many). Paper: 0.8."""
     mi: str = "gan"
@@ -73,7 +82,10 @@ class Recipe:
         bound_named(self.mi)
         _one_of("form", self.form, FORMS)
         _one_of("convolution", self.conv, CONVOLUTIONS)
+        _one_of("normalisation", self.norm, NORMS)
+        _one_of("gate", self.gate, GATES)
         _one_of("readout", self.readout, READOUTS)
+        _one_of("jumping", self.jumping, JUMPINGS)
         _one_of("feature source", self.features, SOURCES)
         _one_of("vocabulary", self.vocabulary, VOCABULARIES)
         _one_of("class weight", self.class_weight or "balanced", ("balanced",))
@@ -113,6 +125,16 @@ class Recipe:
         """Plain values by name."""
         return asdict(self)
 
+    def keyed(self) -> dict[str, Any]:
+        """As `to_json`, less the `ADDED` settings that change nothing: what a cell's key is a hash of."""
+        return {name: value for name, value in self.to_json().items() if name not in ADDED or value != ADDED[name]}
+
+
+ADDED: dict[str, Any] = {"norm": "none", "gate": "plain", "jumping": "sum"}
+"""Settings that came when results were already stored, each with its default, which changes nothing. A cell's key is a
+hash of its settings: with this value a setting is left out of it, so that the results stored before keep their keys.
+What was written before and lacks a setting means this value."""
+
 
 def _check_kind(name: str, value: Any) -> None:
     """An error unless a value is of a setting's type; a whole number will do for a float."""
@@ -132,14 +154,14 @@ def _check_kind(name: str, value: Any) -> None:
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
-    """ "lr=0.01" → name and value, as a TOML file would have them; "none" stands for no value."""
+    """ "lr=0.01" → name and value, as a TOML file would have them; "none" is no value where there may be none."""
     name, equals, value = text.partition("=")
     if not equals:
         raise UserError(f"--set {text!r} is not of the form NAME=VALUE")
     known = [field.name for field in fields(Recipe) if field.name != "name"]
     if name not in known:
         raise unknown("setting", name, known)
-    if value == "none":
+    if value == "none" and NoneType in get_args(get_type_hints(Recipe)[name]):
         return name, None
     try:
         return name, tomllib.loads(f"value = {value}")["value"]

@@ -33,7 +33,7 @@ from cgipool.errors import UserError
 from cgipool.files import read_json, write_json
 from cgipool.pool import method_named
 from cgipool.training.ensemble import combine, members_of
-from cgipool.training.recipe import Recipe, recipe_named
+from cgipool.training.recipe import ADDED, Recipe, recipe_named
 from cgipool.training.result import Result
 from cgipool.training.split import Progress, Task, Tell, finished, train_split
 from cgipool.training.together import stackable, train_together
@@ -175,6 +175,7 @@ def prepare(folder: Path, identity: dict, splits: Sequence[Split], resume: bool,
             shutil.rmtree(old)
     elif known.exists() and resume:
         before, now = ({"ensemble": 1} | made for made in (read_json(known), identity))
+        before["recipe"] = ADDED | before["recipe"]
         differs = [name for name in now if name != "made_with" and before.get(name) != now[name]]
         if differs:
             raise UserError(f"{folder} holds a run with another {_named(differs, before, now)}; not resumed")

@@ -140,8 +140,11 @@ class Part(nn.Module):
 
 
 def check_alone(sizes: np.ndarray, recipe: Recipe, method: str) -> None:
-    """An error for a method that takes a negative of a one-node graph from the next graph of the batch, if there are
-    such graphs before its last pool: the next one may be with another process."""
+    """An error for what looks beyond a process's own graphs: statistics over the nodes of a batch, and a method that
+    takes a negative of a one-node graph from the next graph of the batch, if there are such graphs before its last
+    pool."""
+    if recipe.norm == "batch":
+        raise UserError("norm=batch cannot train --distributed: its statistics are over a whole batch; norm=layer can")
     if method not in BY_NODES:
         return
     left = torch.from_numpy(np.unique(sizes))

@@ -122,9 +122,12 @@ def model_of(method: str, recipe: Recipe, encoder: Encoder, shares: Sequence[flo
         shares,
         form=recipe.form,
         conv=recipe.conv,
+        norm=recipe.norm,
+        gate=recipe.gate,
         width=recipe.width,
         levels=recipe.levels,
         readout=recipe.readout,
+        jumping=recipe.jumping,
         ratio=recipe.ratio,
         dropout=recipe.dropout,
         mi=recipe.mi,
@@ -184,10 +187,12 @@ class Training:
 
     def step(self, ids: np.ndarray, key: int, own_weight: float) -> Tensor:
         """The gradients of the loss of one batch, in place of those before; the loss."""
-        batch = self.batcher.batch(ids, key)
-        loss = objective(self.state.network(batch), batch, self.class_weight, own_weight)
-        self.state.network.zero_grad(set_to_none=True)
+        batch, network = self.batcher.batch(ids, key), self.state.network
+        output = network(batch)
+        loss = objective(output, batch, self.class_weight, own_weight)
+        network.zero_grad(set_to_none=True)
         loss.backward()
+        network.update(output.buffers)
         return loss.detach()
 
     def train_epoch(self) -> float:

@@ -49,6 +49,12 @@ class Stack:
         """Adam's state by name of weight. The count of steps is the same for all splits, and has no split axis."""
 
     @property
+    def state(self) -> dict[str, Tensor]:
+        """What a model's file holds, by name: weights, and buffers such as running means."""
+        held = self.base.state_dict()
+        return {name: value.detach() for name, value in (self.params | self.buffers).items() if name in held}
+
+    @property
     def splits(self) -> int:
         """S."""
         return len(next(iter(self.params.values())))
@@ -60,18 +66,26 @@ class Stack:
 
     def losses(self, batch: Batch, class_weight: Tensor, own_weight: float | Tensor) -> Tensor:
         """[S] the loss of each split on its own batch."""
+        return self._losses(batch, class_weight, own_weight)[0]
 
-        def one(params: dict[str, Tensor], buffers: dict[str, Tensor], batch: Batch, weight: Tensor) -> Tensor:
-            output = functional_call(self.base, {**params, **buffers}, (batch,))
-            return objective(output, batch, weight, own_weight)
+    def _losses(
+        self, batch: Batch, class_weight: Tensor, own_weight: float | Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The losses [S], and new values of buffers [S, …] by name."""
 
-        return torch.vmap(one)(self.params, self.buffers, batch, class_weight)
+        def one(state: dict[str, Tensor], batch: Batch, weight: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+            output = functional_call(self.base, state, (batch,))
+            return objective(output, batch, weight, own_weight), dict(output.buffers)
+
+        return torch.vmap(one)(self.params | self.buffers, batch, class_weight)
 
     def step(self, batch: Batch, class_weight: Tensor, own_weight: float | Tensor) -> Tensor:
         """One step of every split; the losses [S] before it. A split's gradient does not depend on the others'."""
-        losses = self.losses(batch, class_weight, own_weight)
+        losses, buffers = self._losses(batch, class_weight, own_weight)
         losses.sum().backward()
         self._adam()
+        for name, value in buffers.items():
+            self.buffers[name].copy_(value)
         return losses.detach()
 
     @torch.no_grad()
@@ -101,24 +115,23 @@ class Stack:
             p.grad = None
 
     @torch.no_grad()
-    def answer(self, params: dict[str, Tensor], batch: Batch) -> Answer:
-        """Logits and diagnostics of each split with these weights, in evaluation mode."""
+    def answer(self, state: dict[str, Tensor], batch: Batch) -> Answer:
+        """Logits and diagnostics of each split with these weights and buffers, in evaluation mode."""
 
-        def one(
-            params: dict[str, Tensor], buffers: dict[str, Tensor], batch: Batch
-        ) -> tuple[Tensor, dict[str, Tensor]]:
-            output = functional_call(self.base, {**params, **buffers}, (batch,))
+        def one(state: dict[str, Tensor], batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+            output = functional_call(self.base, state, (batch,))
             return output.logits, output.metrics
 
         self.base.eval()
-        return Answer(*torch.vmap(one)(params, self.buffers, batch))
+        return Answer(*torch.vmap(one)(self.buffers | state, batch))
 
     @torch.no_grad()
-    def restore(self, params: dict[str, Tensor], moments: dict[str, dict[str, Tensor]]) -> None:
-        """Put weights and Adam's state back, in place: a captured step keeps its addresses. A weight without saved
-        moments has none."""
-        for name, value in params.items():
-            self.params[name].copy_(value)
+    def restore(self, state: dict[str, Tensor], moments: dict[str, dict[str, Tensor]]) -> None:
+        """Put weights, buffers and Adam's state back, in place: a captured step keeps its addresses. A weight without
+        saved moments has none."""
+        now = self.state
+        for name, value in state.items():
+            now[name].copy_(value)
         for name, parts in self.moments.items():
             for part, old in parts.items():
                 new = moments.get(name, {}).get(part)
