@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -75,6 +76,20 @@ def test_torchrun_trains_and_a_requeued_job_resumes(slurm: dict[str, str], tmp_p
     assert json.loads((tmp_path / "run" / "result.json").read_text())["splits"] == 1
     again = run("train.slurm", slurm, *words)
     assert again.returncode == 0, again.stderr
+
+
+def test_commands_of_the_page_are_commands() -> None:
+    text = (REPOSITORY / "docs" / "scaling.md").read_text(encoding="utf-8")
+    lines = [line for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
+    assert len(lines) >= 8
+    for line in lines:
+        launcher, _, words = line.partition("cgipool ")
+        assert launcher in ("", *(f"torchrun --nproc-per-node 4 {more}-m " for more in ("", "--max-restarts 3 ")))
+        command = words.split()
+        path = command[:2] if command[0] in ("study", "data") else command[:1]
+        done = subprocess.run([sys.executable, "-m", "cgipool", *path, "--help"], capture_output=True, text=True)
+        for option in (word for word in command if word.startswith("--")):
+            assert option in done.stdout, line
 
 
 def test_ray_accepts_the_cluster_file() -> None:
