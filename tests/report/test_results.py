@@ -22,7 +22,8 @@ def test_pages_and_figures_are_as_results_has_them() -> None:
 
 def test_results_are_cells_of_the_studies_made_by_runs() -> None:
     book = read_book(results.STORE)
-    wanted = {cell.key for path in STUDIES.glob("*.toml") for cell in read_study(path).cells}
+    studies = [read_study(path) for path in STUDIES.glob("*.toml") if path.stem != "search"]
+    wanted = {cell.key for study in studies for cell in study.cells}
     assert book.problems == []
     assert book.records.keys() <= wanted
     for record in book.records.values():

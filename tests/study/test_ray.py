@@ -42,7 +42,11 @@ class Breaks(TopKPool):
         return super().forward(x, level)
 """
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [
+    pytest.mark.usefixtures("one_thread"),
+    # Ray leaves the objects of its subprocesses, and their pipes, to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed|subprocess .* is still running:ResourceWarning"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -68,27 +72,26 @@ def workers_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cluster(own_code: Path, workers_folder: Path) -> Iterator[Any]:
     """Two nodes that train one cell each, and this process connected to them."""
     pytest.importorskip("ray", reason="needs Ray: pip install 'cgipool[ray]'")
-    with warnings.catch_warnings():
-        # Ray leaves the objects of its subprocesses, and their pipes, to the garbage collector.
-        warnings.simplefilter("ignore", ResourceWarning)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("OMP_NUM_THREADS", "1")
-            patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-            patch.setenv("TMPDIR", str(workers_folder))
-            from ray.cluster_utils import Cluster
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("TMPDIR", str(workers_folder))
+        from ray.cluster_utils import Cluster
 
-            # Ray's other files stay where they would be: the path of a socket must be short.
-            bare = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
-            head = bare | {"num_cpus": 1, "temp_dir": f"{tempfile.gettempdir()}/ray"}
-            cluster = Cluster(initialize_head=True, head_node_args=head)
-            try:
-                cluster.add_node(num_cpus=1, include_log_monitor=False)
-                with connected(f"ray:{cluster.address}", "cpu", 1) as count:
-                    assert count == 2
-                    yield cluster
-            finally:
-                cluster.shutdown()
-        del cluster
+        # Ray's other files stay where they would be: the path of a socket must be short.
+        bare = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
+        head = bare | {"num_cpus": 1, "temp_dir": f"{tempfile.gettempdir()}/ray"}
+        cluster = Cluster(initialize_head=True, head_node_args=head)
+        try:
+            cluster.add_node(num_cpus=1, include_log_monitor=False)
+            with connected(f"ray:{cluster.address}", "cpu", 1) as count:
+                assert count == 2
+                yield cluster
+        finally:
+            cluster.shutdown()
+    del cluster
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
 
 
@@ -275,8 +278,10 @@ def test_the_command_starts_ray_and_leaves_nothing_behind(tmp_path: Path) -> Non
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
-        said = next((line for line in process.stderr if "begins" in line), "")
-        assert said.startswith("method=none,dataset=motifs: begins (1 of 2 cells done")
+        said = []
+        while not said or (said[-1] and "begins" not in said[-1]):
+            said.append(process.stderr.readline())
+        assert said[-1].startswith("method=none,dataset=motifs: begins (1 of 2 cells done"), said
         assert len(list(store.glob("claims/*"))) == 1
         started = children(process.pid)
         assert len(started) > 3

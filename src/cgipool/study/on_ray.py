@@ -35,6 +35,9 @@ ANSWER_SECONDS = 10.0
 END_SECONDS = 15.0
 """How long tasks that are cancelled may take to remove their folders."""
 
+STARTS = 3
+"""How often a runtime of one's own is started, if it does not come up."""
+
 TRIES = 4
 """How often a cell is begun whose workers or nodes die; Ray's own retries have no end where memory is short."""
 
@@ -67,7 +70,7 @@ def connected(on: str, device: str, jobs: int) -> Iterator[int]:
     )
     _check_answers(address or os.environ.get("RAY_ADDRESS", ""))
     try:
-        ray.init(address, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        _join(ray, address)
     except Exception as error:  # of many kinds, by what is wrong with the address or the runtime
         where = "on this machine" if address is None else f"at {address}"
         raise UserError(f"cannot use Ray {where}: {_last(error)}") from None
@@ -81,6 +84,19 @@ def connected(on: str, device: str, jobs: int) -> Iterator[int]:
         yield count
     finally:
         ray.shutdown()
+
+
+def _join(ray: Any, address: str | None) -> None:
+    """Join a runtime, or start one here; on a busy machine its parts may take longer to come up than Ray waits."""
+    starts = address in (None, "local") and "RAY_ADDRESS" not in os.environ
+    for left in reversed(range(STARTS if starts else 1)):
+        try:
+            ray.init(address, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+            return
+        except Exception:
+            if left == 0:
+                raise
+            ray.shutdown()
 
 
 def _check_answers(address: str) -> None:
