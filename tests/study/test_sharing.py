@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cgipool.study.sharing import CONTROL, PIPES, mps
+from cgipool.study.sharing import CONTROL, PIPES, mps, shared
 
 
 @pytest.fixture
@@ -56,3 +56,11 @@ def test_without_it_the_run_goes_on_and_says_so(
         assert PIPES not in os.environ
     assert "take turns" in caplog.text
     assert calls.read_text().split()[0] == "start"
+
+
+def test_only_a_gpu_that_several_use_needs_it(calls: Path) -> None:
+    for alone in (["cuda:0", "cuda:1"], ["cpu", "cpu"], ["cuda"]):
+        with shared(alone):
+            assert not calls.exists()
+    with shared(["cuda:0", "cuda:1", "cuda:0"]):
+        assert calls.read_text().startswith("start")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cgipool.cli.errors import Interrupted
-from cgipool.cli.study import AGAIN, DEVICE, STORE
+from cgipool.cli.study import AGAIN, AT_ONCE, DEVICE, STORE
 from cgipool.errors import UserError
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def search(
     limit: Annotated[
         float | None, typer.Option(min=0, metavar="MINUTES", help="Stop after so long; the same command goes on.")
     ] = None,
+    at_once: AT_ONCE = 1,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Try again what failed before; otherwise its setting is out.")
     ] = False,
@@ -38,8 +39,7 @@ def search(
     them. A trial is cells of the store, so that a killed search goes on and no cell is trained twice. Scores are
     printed at the end, and kept in STORE/searches/NAME.json.
 
-    Several names of one GPU (--device cuda,cuda,cuda) train several cells on it at once, which pays where they are
-    small. Exit codes: 0 there is a winner; 2 a wrong file or option, or the base itself fails; 75 work is left, by
+    Exit codes: 0 there is a winner; 2 a wrong file or option, or the base itself fails; 75 work is left, by
     --limit, SIGTERM or in the hands of other runs (run again); 130 Ctrl-C.
     """
     from cgipool.cli.search_tables import plan_lines, result_lines
@@ -49,7 +49,7 @@ def search(
     from cgipool.study.store import Store
 
     asked = read_search(file)
-    devices = [name.strip() for name in device.split(",")]
+    devices = [name.strip() for name in device.split(",")] * at_once
     if any(name.split(":")[0] not in ("cpu", "cuda") for name in devices):
         raise UserError(f"--device {device!r} names neither cpu nor cuda")
     if dry_run:
@@ -71,7 +71,7 @@ def _run(
     from cgipool.study.store import Store, now
     from cgipool.training.run import check_device
 
-    for name in devices:
+    for name in set(devices):
         check_device(name)
     began, store = time.monotonic(), Store(folder)
     retry_before = now() if retry_failed else ""

@@ -1,6 +1,5 @@
 """`cgipool study run | plan | status | merge | export`."""
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +23,9 @@ ONLY = Annotated[
 ]
 DEVICE = Annotated[
     str, typer.Option(help="cpu, cuda, or several: cuda:0,cuda:1 spreads the cells over them. Default: cpu.")
+]
+AT_ONCE = Annotated[
+    int, typer.Option(min=1, help="Cells in hand at a time on each device. On a GPU 4 or 5 pay, by NVIDIA's MPS.")
 ]
 AGAIN = 75
 """Exit code: stopped with work left; the same command goes on. (EX_TEMPFAIL, on which job schedulers requeue.)"""
@@ -51,10 +53,7 @@ def run(
             metavar="I/N", help="The I-th of N shares of the cells. Default: what SLURM's array says, else all."
         ),
     ] = None,
-    at_once: Annotated[
-        int,
-        typer.Option(min=1, help="Cells in hand at a time on each device. On a GPU 4 or 5 pay, by NVIDIA's MPS."),
-    ] = 1,
+    at_once: AT_ONCE = 1,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Try again what failed before; otherwise it is skipped.")
     ] = False,
@@ -96,7 +95,6 @@ def run_cells(
     from cgipool.cli.study_progress import watching
     from cgipool.study.estimate import Estimate
     from cgipool.study.run import Runner, Stop
-    from cgipool.study.sharing import mps
     from cgipool.study.spread import run_spread
     from cgipool.study.store import Store, now
     from cgipool.training.run import check_device
@@ -121,8 +119,7 @@ def run_cells(
         devices *= at_once
         with watching(cells, store, estimate, len(devices)) as watcher:
             if len(devices) > 1:
-                with mps() if at_once > 1 and "cpu" not in devices else nullcontext():
-                    return run_spread(cells, folder, devices, minutes=limit, watcher=watcher, **options)
+                return run_spread(cells, folder, devices, minutes=limit, watcher=watcher, **options)
             return Runner(store, devices[0], stop=Stop(limit), watcher=watcher, **options).run(cells)
     except KeyboardInterrupt:
         raise Interrupted(f"stopped; the same command goes on from {folder}") from None

@@ -6,14 +6,20 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 CONTROL = "nvidia-cuda-mps-control"
 PIPES, LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
 """The environment variables by which processes find the service."""
 
 log = logging.getLogger("cgipool")
+
+
+def shared(devices: Sequence[str]) -> AbstractContextManager[bool]:
+    """The service, if one of these devices is a GPU that several processes are to use."""
+    twice = [name for name in devices if name.startswith("cuda") and devices.count(name) > 1]
+    return mps() if twice else nullcontext(False)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from cgipool.errors import UserError
 from cgipool.study.cell import Cell
 from cgipool.study.estimate import predicted
 from cgipool.study.run import Outcome, Runner, Stop, Watcher
+from cgipool.study.sharing import shared
 from cgipool.study.store import Store
 from cgipool.training.run import end_with_parent
 from cgipool.training.split import Progress
@@ -63,7 +64,7 @@ def run_spread(
     ]
     outcomes: list[dict[str, Any]] = []
     told: set[str] = set()
-    with stop.on_sigterm(at_once=False):
+    with shared(devices), stop.on_sigterm(at_once=False):
         for worker in workers:
             worker.start()
         try:
