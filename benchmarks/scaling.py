@@ -28,7 +28,10 @@ from cgipool.training.shares import owners
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "data"))
 from large_sets import write_large_tu
 
-TINY = ["--method", "topk", "--set", "width=8", "--set", "batch_size=1024"]
+BATCH, NODES = 1024, 30
+"""Graphs of a step, and nodes of a graph on average."""
+
+TINY = ["--method", "topk", "--set", "width=8", "--set", f"batch_size={BATCH}"]
 """A model so small that reading the graphs counts."""
 
 RUN = """
@@ -130,24 +133,27 @@ def simulate(path: Path, options: argparse.Namespace) -> None:
         if memory[stage].each > 1.0:
             most = (options.memory * 1e9 - memory[stage].start) / memory[stage].each
             print(f"{stage}: a process of {options.memory:g} GB of memory holds the indices of {most:,.0f} graphs")
-    steps(seconds["train"].each, found["ranks"], options)
+    steps(sets[0]["graphs"], found["ranks"], options)
 
 
-def steps(each: float, ranks: dict[str, float], options: argparse.Namespace) -> None:
-    """Speed of many processes over one, by drawn batches."""
-    rng, mean = np.random.default_rng(0), 30.0
-    print("\nprocesses  batch   by nodes  by graphs   with all-reduce   (speed over one process)")
+def steps(graphs: int, ranks: dict[str, float], options: argparse.Namespace) -> None:
+    """Speed of many processes over one, by drawn batches. What one and two processes took tells which part of a step
+    is shared out and which is not (the launching of kernels, the optimizer, the dealing out itself)."""
+    count_of_steps = math.ceil(0.8 * graphs / BATCH)
+    shared = 2 * (ranks["1"] - ranks["2"]) / (0.8 * graphs * NODES)
+    fixed = (2 * ranks["2"] - ranks["1"]) / count_of_steps
+    print(f"\na step takes {1e3 * fixed:.1f} ms and {1e6 * NODES * shared:.1f} µs for each graph of the largest share")
+    print("\nprocesses  batch   by nodes  by graphs   over a network   (speed over one process)")
+    rng = np.random.default_rng(0)
     for batch in (128, 1024, 8192):
         for count in (2, 8, 32, 128):
-            drawn = [rng.choice(options.sizes, batch) for _ in range(50)]
-            whole = sum(sizes.sum() for sizes in drawn)
-            nodes = sum(max(np.bincount(owners(sizes, count), sizes, count)) for sizes in drawn)
-            graphs = sum(max(part.sum() for part in np.array_split(sizes, count)) for sizes in drawn)
-            node = each / mean
             told = math.ceil(math.log2(count)) * options.latency + 2 * options.weights * 4 / options.bandwidth
-            reduced = whole * node / (nodes * node + len(drawn) * told)
-            print(f"{count:9}  {batch:5}  {whole / nodes:9.1f}  {whole / graphs:9.1f}  {reduced:16.1f}")
-    print(f"\nmeasured with two processes here: {ranks['1'] / ranks['2']:.2f} times the speed of one")
+            drawn = [rng.choice(options.sizes, batch) for _ in range(50)]
+            alone = sum(sizes.sum() * shared + fixed for sizes in drawn)
+            nodes = [max(np.bincount(owners(sizes, count), sizes, count)) * shared + fixed for sizes in drawn]
+            blind = [max(part.sum() for part in np.array_split(sizes, count)) * shared + fixed for sizes in drawn]
+            speeds = (alone / total for total in (sum(nodes), sum(blind), sum(nodes) + len(drawn) * told))
+            print(f"{count:9}  {batch:5}  " + "  ".join(f"{speed:9.1f}" for speed in speeds))
 
 
 def main() -> None:
