@@ -52,7 +52,7 @@ class Group:
         tiled = self.device.type == "cuda" and near_dense(graphs)
         self.data = Resident(graphs, [e.encode(graphs) for e in self.encoders], self.device, tiled)
         models = [initial_model(task, graphs, e) for task, e in zip(tasks, self.encoders, strict=True)]
-        self.stack = Stack(models, self.device, self.recipe.lr, self.recipe.weight_decay)
+        self.stack = Stack(models, self.device, self.recipe)
         self.class_weight = torch.stack(
             [class_weights(graphs.y[t.split.train], graphs.n_classes, self.recipe.class_weight) for t in tasks]
         ).to(self.device)

@@ -76,6 +76,9 @@ class Recipe:
     """Whether node attributes are used beside the categories. Paper: no (PROTEINS has them)."""
     class_weight: str | None = None
     """"balanced" weighs each class by the inverse of its frequency in training. Paper: none."""
+    label_smoothing: float = 0.0
+    """So large a share of each training label is spread evenly over all classes; validation knows the labels as they
+    are. Paper: none."""
 
     def __post_init__(self) -> None:
         check_ratio(self.ratio)
@@ -96,8 +99,9 @@ class Recipe:
             _at_least("dropout_epochs", self.dropout_epochs, 0)
         for field in ("alpha", "alpha_proteins", "lr", "weight_decay"):
             _at_least(field, getattr(self, field), 0)
-        if not 0.0 <= self.dropout < 1.0:
-            raise UserError(f"dropout must be in [0, 1), not {self.dropout}")
+        for field in ("dropout", "label_smoothing"):
+            if not 0.0 <= getattr(self, field) < 1.0:
+                raise UserError(f"{field} must be in [0, 1), not {getattr(self, field)}")
 
     def alpha_on(self, dataset: str) -> float:
         """α for a data set."""
@@ -130,7 +134,7 @@ class Recipe:
         return {name: value for name, value in self.to_json().items() if name not in ADDED or value != ADDED[name]}
 
 
-ADDED: dict[str, Any] = {"norm": "none", "gate": "plain", "jumping": "sum"}
+ADDED: dict[str, Any] = {"norm": "none", "gate": "plain", "jumping": "sum", "label_smoothing": 0.0}
 """Settings that came when results were already stored, each with its default, which changes nothing. A cell's key is a
 hash of its settings: with this value a setting is left out of it, so that the results stored before keep their keys.
 What was written before and lacks a setting means this value."""

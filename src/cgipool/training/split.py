@@ -189,7 +189,7 @@ class Training:
         """The gradients of the loss of one batch, in place of those before; the loss."""
         batch, network = self.batcher.batch(ids, key), self.state.network
         output = network(batch)
-        loss = objective(output, batch, self.class_weight, own_weight)
+        loss = objective(output, batch, self.class_weight, own_weight, smoothing=self.recipe.label_smoothing)
         network.zero_grad(set_to_none=True)
         loss.backward()
         network.update(output.buffers)

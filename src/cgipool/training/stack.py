@@ -16,6 +16,7 @@ from torch.optim.adam import adam
 from cgipool.data.batch import Batch
 from cgipool.network import Model
 from cgipool.training.objective import objective
+from cgipool.training.recipe import Recipe
 
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
@@ -32,7 +33,7 @@ class Answer(NamedTuple):
 class Stack:
     """S models with one Adam over all of them. Adam acts on each number by itself, so this is S Adams."""
 
-    def __init__(self, models: Sequence[Model], device: torch.device, lr: float, weight_decay: float) -> None:
+    def __init__(self, models: Sequence[Model], device: torch.device, recipe: Recipe) -> None:
         self.base = models[0].to(device)
         """Whose code runs; its own weights are never used."""
         self.base.compact = False
@@ -44,7 +45,7 @@ class Stack:
             name: torch.stack([dict(m.named_buffers())[name] for m in models]).to(device)
             for name, _ in models[0].named_buffers()
         }
-        self.lr, self.weight_decay = lr, weight_decay
+        self.recipe = recipe
         self.moments = {name: _no_moments(p) for name, p in self.params.items()}
         """Adam's state by name of weight. The count of steps is the same for all splits, and has no split axis."""
 
@@ -75,7 +76,8 @@ class Stack:
 
         def one(state: dict[str, Tensor], batch: Batch, weight: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
             output = functional_call(self.base, state, (batch,))
-            return objective(output, batch, weight, own_weight), dict(output.buffers)
+            loss = objective(output, batch, weight, own_weight, smoothing=self.recipe.label_smoothing)
+            return loss, dict(output.buffers)
 
         return torch.vmap(one)(self.params | self.buffers, batch, class_weight)
 
@@ -106,8 +108,8 @@ class Stack:
             amsgrad=False,
             beta1=0.9,
             beta2=0.999,
-            lr=self.lr,
-            weight_decay=self.weight_decay,
+            lr=self.recipe.lr,
+            weight_decay=self.recipe.weight_decay,
             eps=1e-8,
             maximize=False,
         )
