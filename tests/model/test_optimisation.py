@@ -1,5 +1,6 @@
 """Settings of the optimisation: each is what its definition says, and all splits at once is each alone."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,20 @@ from trees import SMALL, alone, quiet, result_of, same, tasks_of, trees
 
 from cgipool.data import GraphSet
 from cgipool.network import Output
+from cgipool.training import split, together
+from cgipool.training.checkpoint import load_tensors
+from cgipool.training.engine import Group
 from cgipool.training.objective import objective
 from cgipool.training.recipe import PAPER
 from cgipool.training.split import Training
 from cgipool.training.together import train_together
 
-CHOICES: list[dict[str, Any]] = [{"label_smoothing": 0.2, "class_weight": "balanced"}]
+CHOICES: list[dict[str, Any]] = [
+    {"label_smoothing": 0.2, "class_weight": "balanced"},
+    {"schedule": "cosine"},
+    {"warmup": 3},
+]
+ALL: dict[str, Any] = {name: value for choice in CHOICES for name, value in choice.items()}
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +38,7 @@ def named(choice: dict[str, Any]) -> str:
     return "-".join(choice)
 
 
-@pytest.mark.parametrize("choice", CHOICES, ids=named)
+@pytest.mark.parametrize("choice", [*CHOICES, ALL], ids=named)
 @pytest.mark.parametrize("method", ["cgi", "topk"])
 def test_together_is_alone(graphs: GraphSet, tmp_path: Path, method: str, choice: dict[str, Any]) -> None:
     recipe = PAPER.but(**SMALL, **choice)
@@ -65,3 +74,59 @@ def test_validation_knows_the_labels_as_they_are(graphs: GraphSet, tmp_path: Pat
     training = Training(task, graphs)
     loss, _, answer = training.validate()
     assert loss == pytest.approx(F.cross_entropy(answer.logits, training.val_y).item())
+
+
+def test_rates_by_hand() -> None:
+    assert [PAPER.rate_at(epoch) for epoch in (1, 7, 1000)] == [0.001] * 3
+    cosine = PAPER.but(schedule="cosine", epochs=4, lr=2.0)
+    half = math.sqrt(0.5)
+    assert [cosine.rate_at(epoch) for epoch in range(1, 5)] == pytest.approx([2.0, 1.0 + half, 1.0, 1.0 - half])
+    rising = PAPER.but(warmup=3, lr=8.0)
+    assert [rising.rate_at(epoch) for epoch in range(1, 7)] == [2.0, 4.0, 6.0, 8.0, 8.0, 8.0]
+    both = cosine.but(warmup=1)
+    assert [both.rate_at(epoch) for epoch in (1, 2)] == pytest.approx([1.0, 1.0 + half])
+
+
+def test_cosine_rates_are_torchs() -> None:
+    recipe = PAPER.but(schedule="cosine", epochs=30)
+    adam = torch.optim.Adam([torch.zeros(1, requires_grad=True)], lr=recipe.lr)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(adam, recipe.epochs)
+    for epoch in range(1, 31):
+        assert recipe.rate_at(epoch) == pytest.approx(schedule.get_last_lr()[0], rel=1e-9)
+        adam.step()
+        schedule.step()
+
+
+def test_a_step_is_as_long_as_the_rate_says(graphs: GraphSet, tmp_path: Path) -> None:
+    """Adam's first step moves every weight that has a gradient by the rate."""
+    recipe = PAPER.but(**SMALL, schedule="cosine", warmup=1, weight_decay=0.0).but(batch_size=1000)
+    (task,) = tasks_of(graphs, "none", recipe, tmp_path, 1)
+    training, group = Training(task, graphs), Group([task], graphs)
+    last = {name: value.clone() for name, value in group.stack.state.items()}
+    training.train_epoch()
+    group.capture()
+    group.run_epoch(1)
+    now = dict(training.state.network.named_parameters())
+    for after in (now["head.2.bias"], group.stack.state["head.2.bias"][0]):
+        torch.testing.assert_close((after - last["head.2.bias"][0]).abs(), torch.full((3,), 0.0025), rtol=1e-3, atol=0)
+
+
+@pytest.mark.parametrize("way", [alone, train_together])
+def test_a_killed_run_goes_on(graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: Any) -> None:
+    recipe = PAPER.but(**SMALL, **ALL).but(epochs=6)
+    whole, cut = (tasks_of(graphs, "cgi", recipe, tmp_path / name, 2) for name in ("whole", "cut"))
+    way(whole, graphs, quiet)
+    for module in (split, together):
+        monkeypatch.setattr(module, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(together, "LOOK_SECONDS", 0.0)
+
+    def dies(progress: Any) -> None:
+        if progress.epoch == 3:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        way(cut, graphs, dies)
+    assert int(load_tensors(cut[0].folder / "checkpoint.safetensors")[1]["epoch"]) >= 2
+    way(cut, graphs, quiet)
+    for a, b in zip(whole, cut, strict=True):
+        same(a, b, 0.0)

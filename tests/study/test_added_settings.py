@@ -9,7 +9,14 @@ from cgipool.study.cell import Cell, Protocol
 from cgipool.study.plan import study_of
 from cgipool.training.recipe import ADDED, PAPER, RECIPES, RELEASED, Recipe, parse_setting
 
-CHANGED = {"norm": "batch", "gate": "unit", "jumping": "concat", "label_smoothing": 0.1}
+CHANGED = {
+    "norm": "batch",
+    "gate": "unit",
+    "jumping": "concat",
+    "schedule": "cosine",
+    "warmup": 2,
+    "label_smoothing": 0.1,
+}
 
 
 def cell_of(recipe: Recipe, method: str = "cgi", dataset: str = "NCI1") -> Cell:
@@ -72,6 +79,9 @@ def test_on_the_command_line(capsys: pytest.CaptureFixture) -> None:
         ("gate=1", "gate must be a text, not 1"),
         ("jumping=lstm", "unknown jumping 'lstm'; did you mean 'sum'? known: concat, sum"),
         ("conv=root", "known: gcn, gcn-root, gin, sage"),
+        ("schedule=cosin", "unknown schedule 'cosin'; did you mean 'cosine'? known: constant, cosine"),
+        ("warmup=-1", "warmup must be at least 0, not -1"),
+        ("warmup=0.5", "warmup must be a whole number, not 0.5"),
         ("label_smoothing=1", "label_smoothing must be in [0, 1), not 1.0"),
         ("label_smoothing=some", "label_smoothing must be a number, not 'some'"),
     ],

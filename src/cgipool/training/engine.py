@@ -216,6 +216,7 @@ class Group:
     def run_epoch(self, epoch: int) -> None:
         """Launch one epoch; nothing is waited for."""
         self.own_weight.fill_(self._own_weight_at(epoch))
+        self.stack.begin(epoch)
         self.programs["begin"]()
         for _ in range(self.steps):
             self.programs["step"]()

@@ -203,6 +203,7 @@ class Training:
         own_weight = self.own_weight(epoch)
         quiet = self.recipe.dropout_epochs is not None and epoch > self.recipe.dropout_epochs
         network.dropout = 0.0 if quiet else self.recipe.dropout
+        optimizer.param_groups[0]["lr"] = self.recipe.rate_at(epoch)
         network.train()
         losses, graphs = [], []
         for step, ids in enumerate(epoch_ids(self.task, epoch)):

@@ -46,6 +46,9 @@ class Stack:
             for name, _ in models[0].named_buffers()
         }
         self.recipe = recipe
+        # A captured step reads a rate that changes from the device. There it is rounded to float32, so one that does
+        # not change stays a number of the host, as in the plain loop.
+        self.rate = recipe.lr if recipe.steady else torch.tensor(recipe.lr, device=device)
         self.moments = {name: _no_moments(p) for name, p in self.params.items()}
         """Adam's state by name of weight. The count of steps is the same for all splits, and has no split axis."""
 
@@ -64,6 +67,11 @@ class Stack:
     def parameters(self) -> int:
         """The weights of one model."""
         return sum(p[0].numel() for p in self.params.values())
+
+    def begin(self, epoch: int) -> None:
+        """Set what changes from epoch to epoch: the learning rate, the same for all splits."""
+        if isinstance(self.rate, Tensor):
+            self.rate.fill_(self.recipe.rate_at(epoch))
 
     def losses(self, batch: Batch, class_weight: Tensor, own_weight: float | Tensor) -> Tensor:
         """[S] the loss of each split on its own batch."""
@@ -108,7 +116,7 @@ class Stack:
             amsgrad=False,
             beta1=0.9,
             beta2=0.999,
-            lr=self.recipe.lr,
+            lr=self.rate,
             weight_decay=self.recipe.weight_decay,
             eps=1e-8,
             maximize=False,
