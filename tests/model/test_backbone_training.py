@@ -107,7 +107,7 @@ def test_restoring_puts_running_values_back(graphs: GraphSet, tmp_path: Path) ->
     group._step()
     moved = {name for name, value in group.stack.state.items() if not torch.equal(value, before[name])}
     assert {f"norms.{site}.running_{part}" for site in range(3) for part in ("mean", "var")} <= moved
-    group.stack.restore(before, group.stack.moments)
+    group.stack.restore(before, group.stack.moments, {})
     for name, value in group.stack.state.items():
         assert torch.equal(value, before[name]), name
 

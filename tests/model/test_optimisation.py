@@ -1,20 +1,23 @@
 """Settings of the optimisation: each is what its definition says, and all splits at once is each alone."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from small import random_case
 from torch import Tensor
-from trees import SMALL, alone, quiet, result_of, same, tasks_of, trees
+from trees import SMALL, alone, quiet, result_of, same, tasks_of, trees, weights_of
 
 from cgipool.data import GraphSet
+from cgipool.errors import UserError
 from cgipool.network import Output
 from cgipool.training import split, together
-from cgipool.training.checkpoint import load_tensors
+from cgipool.training.checkpoint import State, load_tensors
 from cgipool.training.engine import Group
 from cgipool.training.objective import objective
 from cgipool.training.recipe import PAPER
@@ -25,6 +28,8 @@ CHOICES: list[dict[str, Any]] = [
     {"label_smoothing": 0.2, "class_weight": "balanced"},
     {"schedule": "cosine"},
     {"warmup": 3},
+    {"average": 0.8},
+    {"average": 0.8, "norm": "batch"},
 ]
 ALL: dict[str, Any] = {name: value for choice in CHOICES for name, value in choice.items()}
 
@@ -130,3 +135,90 @@ def test_a_killed_run_goes_on(graphs: GraphSet, tmp_path: Path, monkeypatch: pyt
     way(cut, graphs, quiet)
     for a, b in zip(whole, cut, strict=True):
         same(a, b, 0.0)
+
+
+def averaged(history: list[Tensor], decay: float) -> np.ndarray:
+    """The moving average of weights over steps, in float64."""
+    first, *rest = (value.double().numpy() for value in history)
+    for value in rest:
+        first = decay * first + (1 - decay) * value
+    return first
+
+
+def test_the_average_follows_the_weights(graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And they are trained as without it."""
+    recipe = PAPER.but(**SMALL, norm="batch")
+    (task,) = tasks_of(graphs, "topk", recipe.but(average=0.9), tmp_path, 1)
+    training, bare = Training(task, graphs), Training(replace(task, recipe=recipe), graphs)
+    history: list[Tensor] = []
+    follow = State.follow
+
+    def noting(state: State, decay: float) -> None:
+        history.append(state.network.head[0].weight.detach().clone())
+        follow(state, decay)
+
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(State, "follow", noting)
+            loss = training.train_epoch()
+        assert loss == bare.train_epoch()
+    network, average = training.state.network, training.state.average
+    assert average is not None
+    assert len(history) == 6
+    np.testing.assert_allclose(average.head[0].weight.detach(), averaged(history, 0.9), rtol=1e-5, atol=1e-7)
+    for name, value in bare.state.network.state_dict().items():
+        assert torch.equal(network.state_dict()[name], value), name
+    for name, value in network.named_buffers():
+        assert torch.equal(average.get_buffer(name), value), name
+
+
+def test_the_average_of_all_splits(graphs: GraphSet, tmp_path: Path) -> None:
+    tasks = tasks_of(graphs, "topk", PAPER.but(**SMALL, average=0.9), tmp_path)
+    group = Group(tasks, graphs)
+    group.capture()
+    group.programs["begin"]()
+    history = []
+    for _ in range(3):
+        group.programs["step"]()
+        history.append(group.stack.state["head.0.weight"].clone())
+    average = group.stack.judged["head.0.weight"]
+    np.testing.assert_allclose(average, averaged(history, 0.9), rtol=1e-5, atol=1e-7)
+    assert not torch.equal(average, history[-1])
+
+
+@pytest.mark.parametrize("way", [alone, train_together])
+def test_averaged_weights_are_kept(graphs: GraphSet, tmp_path: Path, way: Any) -> None:
+    """The weights that a split leaves give its validation loss and its probabilities."""
+    recipe = PAPER.but(**SMALL, average=0.9, norm="batch").but(epochs=3)
+    (task,) = tasks_of(graphs, "topk", recipe, tmp_path, 1)
+    way([task], graphs, quiet)
+    training = Training(replace(task, recipe=recipe.but(average=0.0)), graphs)
+    training.state.network.load_state_dict(weights_of(task))
+    assert training.validate()[0] == pytest.approx(result_of(task)["val_loss"], rel=1e-4)
+    p = torch.softmax(training.ask_test().logits.double(), 1)
+    np.testing.assert_allclose(p, np.load(task.folder / "probabilities.npy"), rtol=1e-4)
+
+
+def test_splits_that_stop_make_room(graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = PAPER.but(**SMALL).but(**ALL).but(epochs=30, patience=2, lr=0.02, warmup=0)
+    one, other = (tasks_of(graphs, "none", recipe, tmp_path / way, 4) for way in ("alone", "together"))
+    alone(one, graphs)
+    kept: list[int] = []
+    keep = Group.keep
+    monkeypatch.setattr(Group, "keep", lambda group, splits: (kept.append(len(splits)), keep(group, splits))[1])
+    train_together(other, graphs, quiet)
+    assert kept, "a group of which a third has stopped shrinks"
+    for a, b in zip(one, other, strict=True):
+        same(a, b, 2e-2)
+
+
+@pytest.mark.parametrize("way", [alone, train_together])
+def test_a_checkpoint_without_the_average(graphs: GraphSet, tmp_path: Path, way: Any) -> None:
+    recipe = PAPER.but(**SMALL)
+    (task,) = tasks_of(graphs, "topk", recipe, tmp_path, 1)
+    task.folder.mkdir()
+    training = Training(task, graphs)
+    training.train_epoch()
+    training.save()
+    with pytest.raises(UserError, match=r"checkpoint.safetensors does not fit this training: .*average/"):
+        way([replace(task, recipe=recipe.but(average=0.9))], graphs, quiet)

@@ -150,7 +150,7 @@ class DistributedTraining(Training):
     @torch.no_grad()
     def _ask(self, ids: np.ndarray) -> Evaluation:
         """Each process asks about its part of the plain trainer's batches; all get the whole answer."""
-        network, graphs = self.state.network.eval(), self.batcher.graphs
+        network, graphs = self.state.judged.eval(), self.batcher.graphs
         logits = torch.zeros(len(ids), graphs.n_classes)
         outputs, weight = [], []
         for piece in pieces(graphs.sizes[ids], NODES_PER_BATCH):

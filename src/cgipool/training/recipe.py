@@ -67,6 +67,9 @@ class Recipe:
     """In so many first epochs the rate rises, by equal steps. Paper: none."""
     weight_decay: float = 0.0001
     """Adam's L2 penalty. Paper: 0.0001. Released: 0.001."""
+    average: float = 0.0
+    """Decay per step of an exponential moving average of the weights, which is validated, kept and tested in place of
+    the weights themselves; 0: none. Paper: none."""
     batch_size: int = 128
     """Graphs per step. The paper names none; 128 is the released code's."""
     shuffle: bool = True
@@ -107,7 +110,7 @@ class Recipe:
             _at_least("dropout_epochs", self.dropout_epochs, 0)
         for field in ("alpha", "alpha_proteins", "lr", "weight_decay", "warmup"):
             _at_least(field, getattr(self, field), 0)
-        for field in ("dropout", "label_smoothing"):
+        for field in ("dropout", "average", "label_smoothing"):
             if not 0.0 <= getattr(self, field) < 1.0:
                 raise UserError(f"{field} must be in [0, 1), not {getattr(self, field)}")
 
@@ -159,6 +162,7 @@ ADDED: dict[str, Any] = {
     "jumping": "sum",
     "schedule": "constant",
     "warmup": 0,
+    "average": 0.0,
     "label_smoothing": 0.0,
 }
 """Settings that came when results were already stored, each with its default, which changes nothing. A cell's key is a

@@ -15,6 +15,7 @@ from torch.optim.adam import adam
 
 from cgipool.data.batch import Batch
 from cgipool.network import Model
+from cgipool.training.average import follow
 from cgipool.training.objective import objective
 from cgipool.training.recipe import Recipe
 
@@ -51,12 +52,20 @@ class Stack:
         self.rate = recipe.lr if recipe.steady else torch.tensor(recipe.lr, device=device)
         self.moments = {name: _no_moments(p) for name, p in self.params.items()}
         """Adam's state by name of weight. The count of steps is the same for all splits, and has no split axis."""
+        averaged = self.params if recipe.average > 0.0 else {}
+        self.average = {name: p.detach().clone() for name, p in averaged.items()}
+        """The averaged weights by name, if the recipe wants them."""
 
     @property
     def state(self) -> dict[str, Tensor]:
         """What a model's file holds, by name: weights, and buffers such as running means."""
         held = self.base.state_dict()
         return {name: value.detach() for name, value in (self.params | self.buffers).items() if name in held}
+
+    @property
+    def judged(self) -> dict[str, Tensor]:
+        """As `state`, with averaged weights if there are such: what is validated and tested."""
+        return self.state | self.average
 
     @property
     def splits(self) -> int:
@@ -123,6 +132,8 @@ class Stack:
         )
         for p in trained.values():
             p.grad = None
+        if self.average:
+            follow(self.average.values(), self.params.values(), self.recipe.average, moments[0]["step"])
 
     @torch.no_grad()
     def answer(self, state: dict[str, Tensor], batch: Batch) -> Answer:
@@ -136,12 +147,14 @@ class Stack:
         return Answer(*torch.vmap(one)(self.buffers | state, batch))
 
     @torch.no_grad()
-    def restore(self, state: dict[str, Tensor], moments: dict[str, dict[str, Tensor]]) -> None:
-        """Put weights, buffers and Adam's state back, in place: a captured step keeps its addresses. A weight without
-        saved moments has none."""
-        now = self.state
-        for name, value in state.items():
-            now[name].copy_(value)
+    def restore(
+        self, state: dict[str, Tensor], moments: dict[str, dict[str, Tensor]], average: dict[str, Tensor]
+    ) -> None:
+        """Put weights, buffers, Adam's state and averages back, in place: a captured step keeps its addresses. A weight
+        without saved moments has none."""
+        for held, saved in ((self.state, state), (self.average, average)):
+            for name, value in saved.items():
+                held[name].copy_(value)
         for name, parts in self.moments.items():
             for part, old in parts.items():
                 new = moments.get(name, {}).get(part)
@@ -151,6 +164,7 @@ class Stack:
         """Go on with these splits alone."""
         self.params = {name: p.detach()[splits].requires_grad_() for name, p in self.params.items()}
         self.buffers = {name: b[splits] for name, b in self.buffers.items()}
+        self.average = {name: a[splits] for name, a in self.average.items()}
         self.moments = {
             name: {part: value.clone() if part == "step" else value[splits] for part, value in parts.items()}
             for name, parts in self.moments.items()
