@@ -28,6 +28,7 @@ CHOICES: list[dict[str, Any]] = [
     {"label_smoothing": 0.2, "class_weight": "balanced"},
     {"schedule": "cosine"},
     {"warmup": 3},
+    {"clip": 0.1},
     {"average": 0.8},
     {"average": 0.8, "norm": "batch"},
 ]
@@ -222,3 +223,42 @@ def test_a_checkpoint_without_the_average(graphs: GraphSet, tmp_path: Path, way:
     training.save()
     with pytest.raises(UserError, match=r"checkpoint.safetensors does not fit this training: .*average/"):
         way([replace(task, recipe=recipe.but(average=0.9))], graphs, quiet)
+
+
+def test_clipping_is_torchs(graphs: GraphSet, tmp_path: Path) -> None:
+    """Of two splits, one has gradients that are small enough."""
+    stack = Group(tasks_of(graphs, "cgi", PAPER.but(**SMALL, clip=2.0), tmp_path), graphs).stack
+    generator = torch.Generator().manual_seed(0)
+    size = torch.tensor([0.01, 1.0])
+    untouched = next(iter(stack.params))
+    for name, p in stack.params.items():
+        if name != untouched:
+            p.grad = torch.randn(p.shape, generator=generator) * size.view(-1, *[1] * (p.ndim - 1))
+    alone = [[p[s].detach().clone().requires_grad_() for p in stack.params.values()] for s in range(2)]
+    norms = []
+    for s, weights in enumerate(alone):
+        for weight, p in zip(weights, stack.params.values(), strict=True):
+            weight.grad = None if p.grad is None else p.grad[s].clone()
+        norms.append(torch.nn.utils.clip_grad_norm_(weights, 2.0).item())
+    assert norms[0] < 2.0 < norms[1]
+    stack._clip()
+    for s, weights in enumerate(alone):
+        for weight, p in zip(weights, stack.params.values(), strict=True):
+            assert (p.grad is None) == (weight.grad is None)
+            if p.grad is not None:
+                torch.testing.assert_close(p.grad[s], weight.grad, rtol=1e-5, atol=0)
+
+
+def test_adam_gets_clipped_gradients(graphs: GraphSet, tmp_path: Path) -> None:
+    """Its first moments after one step are a tenth of them."""
+    recipe = PAPER.but(**SMALL, clip=0.01, weight_decay=0.0).but(batch_size=1000)
+    tasks = tasks_of(graphs, "cgi", recipe, tmp_path)
+    group = Group(tasks, graphs)
+    group.capture()
+    group.run_epoch(1)
+    moments = [torch.stack([m["exp_avg"][s].norm() for m in group.stack.moments.values()]).norm() for s in range(2)]
+    training = Training(tasks[0], graphs)
+    training.train_epoch()
+    assert training.state.optimizer is not None
+    moments.append(torch.stack([state["exp_avg"].norm() for state in training.state.optimizer.state.values()]).norm())
+    assert torch.stack(moments).tolist() == pytest.approx([0.001] * 3, rel=1e-3)

@@ -15,6 +15,7 @@ CHANGED = {
     "jumping": "concat",
     "schedule": "cosine",
     "warmup": 2,
+    "clip": 1.0,
     "average": 0.9,
     "label_smoothing": 0.1,
 }
@@ -83,6 +84,8 @@ def test_on_the_command_line(capsys: pytest.CaptureFixture) -> None:
         ("schedule=cosin", "unknown schedule 'cosin'; did you mean 'cosine'? known: constant, cosine"),
         ("warmup=-1", "warmup must be at least 0, not -1"),
         ("warmup=0.5", "warmup must be a whole number, not 0.5"),
+        ("clip=-1", "clip must be at least 0, not -1.0"),
+        ("clip=inf", "clip must be at least 0, not inf"),
         ("average=-0.1", "average must be in [0, 1), not -0.1"),
         ("label_smoothing=1", "label_smoothing must be in [0, 1), not 1.0"),
         ("label_smoothing=some", "label_smoothing must be a number, not 'some'"),

@@ -44,12 +44,15 @@ STEPS = 20
 GRAPHS, TRAIN = 122, 97
 """The last batch of 16 has one graph: one of two processes gets none."""
 
+OPTIMISATION = {"schedule": "cosine", "warmup": 2, "epochs": 9, "clip": 0.1, "average": 0.9, "label_smoothing": 0.1}
+
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "cgi": ("cgi", {}),
     "no dropout, balanced": ("cgi", {"dropout": 0.0, "class_weight": "balanced", "alpha": 1.0}),
     "random negatives": ("cgi-rs", {"form": "released", "conv": "sage"}),
     "no own loss": ("cgi-nomi", {}),
     "mean over nodes": ("vip", {"ratio": 0.9}),
+    "optimisation": ("cgi", OPTIMISATION),
 }
 """By name, a method and what differs from the paper's recipe."""
 

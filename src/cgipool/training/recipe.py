@@ -67,6 +67,8 @@ class Recipe:
     """In so many first epochs the rate rises, by equal steps. Paper: none."""
     weight_decay: float = 0.0001
     """Adam's L2 penalty. Paper: 0.0001. Released: 0.001."""
+    clip: float = 0.0
+    """Where the norm of all gradients of a step is larger, they are scaled down to it; 0: never. Paper: never."""
     average: float = 0.0
     """Decay per step of an exponential moving average of the weights, which is validated, kept and tested in place of
     the weights themselves; 0: none. Paper: none."""
@@ -108,7 +110,7 @@ class Recipe:
             _at_least(field, getattr(self, field), 1)
         if self.dropout_epochs is not None:
             _at_least("dropout_epochs", self.dropout_epochs, 0)
-        for field in ("alpha", "alpha_proteins", "lr", "weight_decay", "warmup"):
+        for field in ("alpha", "alpha_proteins", "lr", "weight_decay", "warmup", "clip"):
             _at_least(field, getattr(self, field), 0)
         for field in ("dropout", "average", "label_smoothing"):
             if not 0.0 <= getattr(self, field) < 1.0:
@@ -162,6 +164,7 @@ ADDED: dict[str, Any] = {
     "jumping": "sum",
     "schedule": "constant",
     "warmup": 0,
+    "clip": 0.0,
     "average": 0.0,
     "label_smoothing": 0.0,
 }

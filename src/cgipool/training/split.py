@@ -211,6 +211,8 @@ class Training:
         losses, graphs = [], []
         for step, ids in enumerate(epoch_ids(self.task, epoch)):
             losses.append(self.step(ids, self.task.key(STEP, epoch, step), own_weight))
+            if self.recipe.clip > 0.0:
+                torch.nn.utils.clip_grad_norm_(network.parameters(), self.recipe.clip)
             optimizer.step()
             self.state.follow(self.recipe.average)
             graphs.append(len(ids))

@@ -102,10 +102,21 @@ class Stack:
         """One step of every split; the losses [S] before it. A split's gradient does not depend on the others'."""
         losses, buffers = self._losses(batch, class_weight, own_weight)
         losses.sum().backward()
+        if self.recipe.clip > 0.0:
+            self._clip()
         self._adam()
         for name, value in buffers.items():
             self.buffers[name].copy_(value)
         return losses.detach()
+
+    @torch.no_grad()
+    def _clip(self) -> None:
+        """Scale the gradients of each split down to the norm that they may have, as torch's `clip_grad_norm_` does."""
+        gradients = [p.grad for p in self.params.values() if p.grad is not None]
+        norm = torch.stack([torch.linalg.vector_norm(g.flatten(1), dim=1) for g in gradients])
+        share = (self.recipe.clip / (torch.linalg.vector_norm(norm, dim=0) + 1e-6)).clamp(max=1.0)
+        for gradient in gradients:
+            gradient.mul_(share.view(-1, *[1] * (gradient.ndim - 1)))
 
     @torch.no_grad()
     def _adam(self) -> None:
