@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small import FLOATS
-from torch import Tensor
+from trees import SMALL, alone, quiet, result_of, same, tasks_of, trees, weights_of
 
-from cgipool.data import GraphSet, random_splits
+from cgipool.data import GraphSet
 from cgipool.data.batch import Batcher
 from cgipool.data.features import Encoder
 from cgipool.errors import UserError
@@ -23,64 +22,17 @@ from cgipool.training.checkpoint import load_tensors, save_tensors
 from cgipool.training.engine import Group
 from cgipool.training.evaluate import chunks, evaluate
 from cgipool.training.objective import classification_loss
-from cgipool.training.recipe import ADDED, PAPER, Recipe
-from cgipool.training.split import EVALUATION, Task, model_of, train_split
+from cgipool.training.recipe import ADDED, PAPER
+from cgipool.training.split import EVALUATION, model_of
 from cgipool.training.together import train_together
 
-SMALL = {"width": 8, "batch_size": 16, "attributes": True, "epochs": 2, "lr": 0.005}
 STRONG = {"conv": "gcn-root", "norm": "batch", "gate": "unit", "jumping": "concat"}
 CHOICES = [{"conv": "gcn-root"}, {"norm": "batch"}, {"norm": "layer"}, {"gate": "unit"}, {"jumping": "concat"}, STRONG]
 
 
 @pytest.fixture(scope="module")
 def graphs() -> GraphSet:
-    """Random trees. In one of three nodes or more no two adjacent nodes have the same neighbours otherwise, to which a
-    GCN would give scores that rounding alone tells apart."""
-    generator = np.random.default_rng(3)
-    sizes = generator.integers(3, 14, 58)
-    start = np.cumsum(sizes) - sizes
-    source = np.concatenate([np.arange(1, n) + first for n, first in zip(sizes, start, strict=True)])
-    target = np.concatenate(
-        [[first + generator.integers(i) for i in range(1, n)] for n, first in zip(sizes, start, strict=True)]
-    )
-    attributes = generator.normal(size=(int(sizes.sum()), FLOATS)).astype(np.float32)
-    y = generator.integers(0, 3, len(sizes))
-    return GraphSet.from_edges("trees", sizes, source, target, y, class_names=tuple("abc"), attributes=attributes)
-
-
-def quiet(progress: Any) -> None:
-    pass
-
-
-def tasks_of(graphs: GraphSet, method: str, recipe: Recipe, folder: Path, splits: int = 2) -> list[Task]:
-    drawn = random_splits(graphs, seed=4, indices=range(splits))
-    return [Task(method, recipe, split, 4, "cpu", folder / str(split.index)) for split in drawn]
-
-
-def alone(tasks: list[Task], graphs: GraphSet, tell: Any = quiet) -> None:
-    for task in tasks:
-        train_split(task, graphs, tell)
-
-
-def weights_of(task: Task) -> dict[str, Tensor]:
-    return load_tensors(task.folder / "weights.safetensors")[0]
-
-
-def result_of(task: Task) -> dict[str, Any]:
-    return json.loads((task.folder / "result.json").read_text())
-
-
-def same(one: Task, other: Task, tolerance: float = 1e-3) -> None:
-    """Two trainings of a split, up to rounding."""
-    for name in ("epochs", "best_epoch", "parameters"):
-        assert result_of(one)[name] == result_of(other)[name], name
-    first, second = weights_of(one), weights_of(other)
-    assert first.keys() == second.keys()
-    for name, value in first.items():
-        if not (one.method == "asap" and name.endswith("gnn.bias")):  # which a softmax cancels
-            torch.testing.assert_close(second[name], value, rtol=tolerance, atol=tolerance, msg=name)
-    p, q = (np.load(task.folder / "probabilities.npy") for task in (one, other))
-    np.testing.assert_allclose(p, q, rtol=tolerance, atol=tolerance)
+    return trees()
 
 
 @pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: "-".join(choice.values()))
@@ -155,7 +107,7 @@ def test_restoring_puts_running_values_back(graphs: GraphSet, tmp_path: Path) ->
     group._step()
     moved = {name for name, value in group.stack.state.items() if not torch.equal(value, before[name])}
     assert {f"norms.{site}.running_{part}" for site in range(3) for part in ("mean", "var")} <= moved
-    group.stack.restore(before, group.stack.moments)
+    group.stack.restore(before, group.stack.moments, {})
     for name, value in group.stack.state.items():
         assert torch.equal(value, before[name]), name
 

@@ -148,10 +148,10 @@ def test_the_trainer_weighs_a_methods_own_loss(
     assert [training.own_weight(epoch) for epoch in (1, 2, 3)] == pytest.approx(weights)
     used: list[float] = []
 
-    def noting(output: Any, batch: Any, class_weight: Tensor, own_weight: float) -> Tensor:
+    def noting(output: Any, batch: Any, class_weight: Tensor, own_weight: float, **more: float) -> Tensor:
         used.append(own_weight)
         assert output.own_loss != 0.0
-        return objective(output, batch, class_weight, own_weight)
+        return objective(output, batch, class_weight, own_weight, **more)
 
     monkeypatch.setattr(training_split, "objective", noting)
     for _ in weights:

@@ -47,8 +47,8 @@ def losses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The loss of each step of `Training.train_epoch`, as they come."""
     seen: list[float] = []
 
-    def noting(output: Output, batch: Batch, class_weight: Tensor, own_weight: float) -> Tensor:
-        loss = objective(output, batch, class_weight, own_weight)
+    def noting(output: Output, batch: Batch, class_weight: Tensor, own_weight: float, **more: float) -> Tensor:
+        loss = objective(output, batch, class_weight, own_weight, **more)
         seen.append(loss.item())
         return loss
 

@@ -9,7 +9,16 @@ from cgipool.study.cell import Cell, Protocol
 from cgipool.study.plan import study_of
 from cgipool.training.recipe import ADDED, PAPER, RECIPES, RELEASED, Recipe, parse_setting
 
-CHANGED = {"norm": "batch", "gate": "unit", "jumping": "concat"}
+CHANGED = {
+    "norm": "batch",
+    "gate": "unit",
+    "jumping": "concat",
+    "schedule": "cosine",
+    "warmup": 2,
+    "clip": 1.0,
+    "average": 0.9,
+    "label_smoothing": 0.1,
+}
 
 
 def cell_of(recipe: Recipe, method: str = "cgi", dataset: str = "NCI1") -> Cell:
@@ -32,7 +41,7 @@ def test_a_changed_setting_is_part_of_the_key() -> None:
         keys.add(cell.key)
         assert cell_of(PAPER.but(**{name: ADDED[name]})).key == cell_of(PAPER).key
     keys.add(cell_of(PAPER.but(conv="gcn-root")).key)
-    assert len(keys) == 5
+    assert len(keys) == 2 + len(CHANGED)
 
 
 def test_what_is_left_out_is_the_default() -> None:
@@ -72,6 +81,14 @@ def test_on_the_command_line(capsys: pytest.CaptureFixture) -> None:
         ("gate=1", "gate must be a text, not 1"),
         ("jumping=lstm", "unknown jumping 'lstm'; did you mean 'sum'? known: concat, sum"),
         ("conv=root", "known: gcn, gcn-root, gin, sage"),
+        ("schedule=cosin", "unknown schedule 'cosin'; did you mean 'cosine'? known: constant, cosine"),
+        ("warmup=-1", "warmup must be at least 0, not -1"),
+        ("warmup=0.5", "warmup must be a whole number, not 0.5"),
+        ("clip=-1", "clip must be at least 0, not -1.0"),
+        ("clip=inf", "clip must be at least 0, not inf"),
+        ("average=-0.1", "average must be in [0, 1), not -0.1"),
+        ("label_smoothing=1", "label_smoothing must be in [0, 1), not 1.0"),
+        ("label_smoothing=some", "label_smoothing must be a number, not 'some'"),
     ],
 )
 def test_wrong_values_are_one_line(setting: str, said: str, capsys: pytest.CaptureFixture) -> None:

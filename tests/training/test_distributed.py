@@ -44,12 +44,15 @@ STEPS = 20
 GRAPHS, TRAIN = 122, 97
 """The last batch of 16 has one graph: one of two processes gets none."""
 
+OPTIMISATION = {"schedule": "cosine", "warmup": 2, "epochs": 9, "clip": 0.1, "average": 0.9, "label_smoothing": 0.1}
+
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "cgi": ("cgi", {}),
     "no dropout, balanced": ("cgi", {"dropout": 0.0, "class_weight": "balanced", "alpha": 1.0}),
     "random negatives": ("cgi-rs", {"form": "released", "conv": "sage"}),
     "no own loss": ("cgi-nomi", {}),
     "mean over nodes": ("vip", {"ratio": 0.9}),
+    "optimisation": ("cgi", OPTIMISATION),
 }
 """By name, a method and what differs from the paper's recipe."""
 
@@ -316,8 +319,8 @@ def test_a_mapped_set_stays_on_disk(alone: Ranks, tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "majority"])
 def test_parts_add_up(method: str) -> None:
-    """Loss and gradients of a batch are the sums of those of its parts, with dropout, class weights and own losses;
-    one of the six processes has no graph."""
+    """Loss and gradients of a batch are the sums of those of its parts, with dropout, class weights, smoothed labels
+    and own losses; one of the six processes has no graph."""
     graphs = motifs(40)
     recipe = recipe_of(class_weight="balanced", alpha=0.5)
     training = Training(task_of(graphs, method, recipe), graphs)
@@ -325,9 +328,9 @@ def test_parts_add_up(method: str) -> None:
     network.compact = True
     ids = np.array([31, 4, 15, 9, 26])
     batch = as_double(training, ids)
-    whole = objective(network(batch), batch, weight, 0.7)
+    whole = objective(network(batch), batch, weight, 0.7, smoothing=0.2)
     gradients = torch.autograd.grad(whole, list(network.parameters()), allow_unused=True)
-    part = Part(network, weight)
+    part = Part(network, weight, 0.2)
     total: Any = 0.0
     for process in range(6):
         share = Shares(graphs, weight, recipe, method, process, 6).of(ids)

@@ -1,6 +1,7 @@
 """The state of a training on disk, without pickle: tensors as safetensors, numbers in the file's header.
 
-Draws are functions of (seed, split, epoch, step), so weights, Adam's moments and a few numbers are the whole state.
+Draws are functions of (seed, split, epoch, step), so weights, their average, Adam's moments and a few numbers are the
+whole state.
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from torch import Tensor
 from cgipool.errors import UserError
 from cgipool.files import write_atomically
 from cgipool.network import Model
+from cgipool.training.average import follow
 
 FORMAT = "1"
 
@@ -30,11 +32,27 @@ class State:
     epoch: int = 0
     best_epoch: int = 0
     best_loss: float = float("inf")
+    average: Model | None = None
+    """The network with averaged weights, where the recipe wants one."""
+
+    @property
+    def judged(self) -> Model:
+        """Whose answers count: the average if there is one, while `network` goes on training."""
+        return self.network if self.average is None else self.average
+
+    def follow(self, decay: float) -> None:
+        """After a step, move the average. Buffers, such as running means, are taken as they are."""
+        if self.average is None:
+            return
+        assert self.optimizer is not None, "nothing to learn"
+        step = next(iter(self.optimizer.state.values()))["step"]
+        follow(self.average.parameters(), self.network.parameters(), decay, step)
+        self.average.update(dict(self.network.named_buffers()))
 
     def note(self, val_loss: float) -> None:
-        """Remember the present weights if this validation loss is the lowest so far."""
+        """Remember the judged weights if this validation loss is the lowest so far."""
         if val_loss < self.best_loss:
-            self.best_loss, self.best_epoch, self.best = val_loss, self.epoch, copy_of(self.network)
+            self.best_loss, self.best_epoch, self.best = val_loss, self.epoch, copy_of(self.judged)
 
 
 def copy_of(network: Model) -> dict[str, Tensor]:
@@ -73,6 +91,8 @@ def save_state(path: Path, state: State) -> None:
     assert state.optimizer is not None, "nothing to learn, hence nothing to resume"
     tensors = {f"now/{name}": value for name, value in state.network.state_dict().items()}
     tensors |= {f"best/{name}": value for name, value in state.best.items()}
+    if state.average is not None:
+        tensors |= {f"average/{name}": value for name, value in state.average.named_parameters()}
     for name, parameter in state.network.named_parameters():
         tensors |= {f"adam/{part}/{name}": value for part, value in state.optimizer.state[parameter].items()}
     header = {"epoch": str(state.epoch), "best_epoch": str(state.best_epoch), "best_loss": state.best_loss.hex()}
@@ -84,7 +104,11 @@ def load_state(path: Path, state: State) -> None:
     tensors, header = load_tensors(path)
     assert state.optimizer is not None, "nothing to learn, hence nothing to resume"
     try:
-        state.network.load_state_dict(_under("now/", tensors))
+        now = _under("now/", tensors)
+        state.network.load_state_dict(now)
+        if state.average is not None:
+            names = [name for name, _ in state.average.named_parameters()]
+            state.average.load_state_dict(now | {name: tensors[f"average/{name}"] for name in names})
         state.best = _under("best/", tensors)
         for part in ("step", "exp_avg", "exp_avg_sq"):
             moments = _under(f"adam/{part}/", tensors)

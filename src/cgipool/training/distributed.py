@@ -105,7 +105,7 @@ class DistributedTraining(Training):
         gives one, and it must be known whether there are weights that no gradient reaches, as those of a loss that is
         left out because its weight is 0.
         """
-        part = Part(self.state.network, self.class_weight)
+        part = Part(self.state.network, self.class_weight, self.recipe.label_smoothing)
         trial = copy.deepcopy(part).train()  # running statistics would remember it
         ids = self.task.split.train[np.argsort(self.batcher.graphs.sizes[self.task.split.train])[[0, -1]]]
 
@@ -150,7 +150,7 @@ class DistributedTraining(Training):
     @torch.no_grad()
     def _ask(self, ids: np.ndarray) -> Evaluation:
         """Each process asks about its part of the plain trainer's batches; all get the whole answer."""
-        network, graphs = self.state.network.eval(), self.batcher.graphs
+        network, graphs = self.state.judged.eval(), self.batcher.graphs
         logits = torch.zeros(len(ids), graphs.n_classes)
         outputs, weight = [], []
         for piece in pieces(graphs.sizes[ids], NODES_PER_BATCH):

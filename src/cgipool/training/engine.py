@@ -52,7 +52,7 @@ class Group:
         tiled = self.device.type == "cuda" and near_dense(graphs)
         self.data = Resident(graphs, [e.encode(graphs) for e in self.encoders], self.device, tiled)
         models = [initial_model(task, graphs, e) for task, e in zip(tasks, self.encoders, strict=True)]
-        self.stack = Stack(models, self.device, self.recipe.lr, self.recipe.weight_decay)
+        self.stack = Stack(models, self.device, self.recipe)
         self.class_weight = torch.stack(
             [class_weights(graphs.y[t.split.train], graphs.n_classes, self.recipe.class_weight) for t in tasks]
         ).to(self.device)
@@ -155,7 +155,7 @@ class Group:
         metrics: dict[str, Tensor] = {}
         for batch, there, rows in self.val:
             self.stack.base.rows = rows
-            answer = self.stack.answer(self.stack.state, batch)
+            answer = self.stack.answer(self.stack.judged, batch)
             each = self.class_weight.gather(1, batch.y) * there
             mean = torch.vmap(classification_loss)(answer.logits, batch.y, each)
             loss, weight = loss + mean * each.sum(1), weight + each.sum(1)
@@ -178,7 +178,7 @@ class Group:
         better = (told["val_loss"] < self.best_loss) & active
         self.best_loss.copy_(torch.where(better, told["val_loss"], self.best_loss))
         self.best_epoch.copy_(torch.where(better, self.epoch, self.best_epoch))
-        for name, value in self.stack.state.items():
+        for name, value in self.stack.judged.items():
             best = self.best[name]
             best.copy_(torch.where(better.view(-1, *[1] * (value.ndim - 1)), value, best))
 
@@ -187,8 +187,10 @@ class Group:
         changed is put back."""
         state = (self.epoch, self.step_number, self.order, self.best_loss, self.best_epoch, self.total)
         before = [t.clone() for t in state]
-        models = {name: value.clone() for name, value in self.stack.state.items()}
-        best = {name: b.clone() for name, b in self.best.items()}
+        models, average, best = (
+            {name: value.clone() for name, value in held.items()}
+            for held in (self.stack.state, self.stack.average, self.best)
+        )
         moments = {n: {p: v.clone() for p, v in m.items()} for n, m in self.stack.moments.items()}
         parts = {"begin": self._begin, "step": self._step, "end": self._end}
         pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
@@ -207,7 +209,7 @@ class Group:
             tensor.copy_(value)
         for name, value in best.items():
             self.best[name].copy_(value)
-        self.stack.restore(models, moments)
+        self.stack.restore(models, moments, average)
 
     def _mode(self, part: Any) -> None:
         self.stack.base.train(part == self._step)
@@ -216,6 +218,7 @@ class Group:
     def run_epoch(self, epoch: int) -> None:
         """Launch one epoch; nothing is waited for."""
         self.own_weight.fill_(self._own_weight_at(epoch))
+        self.stack.begin(epoch)
         self.programs["begin"]()
         for _ in range(self.steps):
             self.programs["step"]()
@@ -276,6 +279,7 @@ class Group:
         """All that the next epoch of one split needs, by the names of a checkpoint."""
         tensors = {f"now/{name}": value[split] for name, value in self.stack.state.items()}
         tensors |= {f"best/{name}": value for name, value in self.best_of(split).items()}
+        tensors |= {f"average/{name}": value[split] for name, value in self.stack.average.items()}
         for name, parts in self.stack.moments.items():
             for part, value in parts.items():
                 tensors[f"adam/{part}/{name}"] = value if part == "step" else value[split]
@@ -291,7 +295,8 @@ class Group:
         for name in self.stack.params:
             parts = {part: stacked(f"adam/{part}/{name}") for part in MOMENTS if f"adam/{part}/{name}" in states[0]}
             moments[name] = parts | ({"step": parts["step"][0]} if "step" in parts else {})
-        self.stack.restore({name: stacked(f"now/{name}") for name in self.stack.state}, moments)
+        average = {name: stacked(f"average/{name}") for name in self.stack.average}
+        self.stack.restore({name: stacked(f"now/{name}") for name in self.stack.state}, moments, average)
         self.best = {name: stacked(f"best/{name}") for name in self.best}
         self.epoch.fill_(epoch)
         self.best_loss.copy_(torch.tensor([loss for loss, _ in best]))

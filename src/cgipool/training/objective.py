@@ -17,14 +17,32 @@ def classification_loss(logits: Tensor, y: Tensor, weight: Tensor) -> Tensor:
     return -(right * weight).sum() / weight.sum().clamp(min=1e-12)
 
 
+def smoothed_loss(logits: Tensor, y: Tensor, class_weight: Tensor, there: Tensor, smoothing: float) -> Tensor:
+    """`classification_loss` with smoothed labels, over the graphs that are `there` [B]: a share `smoothing` of each
+    label is spread evenly over all classes. A class counts by its weight wherever its probability does, as in torch's
+    cross-entropy, and the sum is divided by the weights of the true classes."""
+    weight = class_weight[y] * there
+    spread = (F.log_softmax(logits, 1) * class_weight).mean(1) * there
+    even = -spread.sum() / weight.sum().clamp(min=1e-12)
+    return (1.0 - smoothing) * classification_loss(logits, y, weight) + smoothing * even
+
+
 def objective(
-    output: Output, batch: Batch, class_weight: Tensor, own_weight: float | Tensor, share: float = 1.0
+    output: Output,
+    batch: Batch,
+    class_weight: Tensor,
+    own_weight: float | Tensor,
+    share: float = 1.0,
+    smoothing: float = 0.0,
 ) -> Tensor:
     """The loss of one batch, a scalar; class_weight is [classes], and empty slots count nothing. An own loss of weight
     0 is left out, so that it cannot spoil the sum; a weight given as a tensor is never looked at. If the batch is a
-    part of a larger one, `share` is how much of that one's class weights it holds."""
-    weight = class_weight[batch.y] * (batch.size > 0)
-    loss = classification_loss(output.logits, batch.y, weight)
+    part of a larger one, `share` is how much of that one's class weights it holds. `smoothing` is of the labels."""
+    there = batch.size > 0
+    if smoothing == 0.0:
+        loss = classification_loss(output.logits, batch.y, class_weight[batch.y] * there)
+    else:
+        loss = smoothed_loss(output.logits, batch.y, class_weight, there, smoothing)
     if share != 1.0:
         loss = loss * share
     if isinstance(own_weight, float) and own_weight == 0.0:

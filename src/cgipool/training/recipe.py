@@ -19,6 +19,9 @@ from cgipool.pool import FORMS
 from cgipool.pool.cgi import bound_named
 from cgipool.readout import JUMPINGS, READOUTS
 
+SCHEDULES = ("constant", "cosine")
+"""How the learning rate goes on over the epochs."""
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -58,8 +61,17 @@ class Recipe:
     """Dropout acts in so many first epochs only; None: always. Released: 1, as its training flag is never set again."""
     lr: float = 0.001
     """Adam's learning rate. Paper: 0.001."""
+    schedule: str = "constant"
+    """How the rate goes on: "constant", or "cosine": down to nearly 0 in the last of `epochs`. Paper: the former."""
+    warmup: int = 0
+    """In so many first epochs the rate rises, by equal steps. Paper: none."""
     weight_decay: float = 0.0001
     """Adam's L2 penalty. Paper: 0.0001. Released: 0.001."""
+    clip: float = 0.0
+    """Where the norm of all gradients of a step is larger, they are scaled down to it; 0: never. Paper: never."""
+    average: float = 0.0
+    """Decay per step of an exponential moving average of the weights, which is validated, kept and tested in place of
+    the weights themselves; 0: none. Paper: none."""
     batch_size: int = 128
     """Graphs per step. The paper names none; 128 is the released code's."""
     shuffle: bool = True
@@ -76,6 +88,9 @@ class Recipe:
     """Whether node attributes are used beside the categories. Paper: no (PROTEINS has them)."""
     class_weight: str | None = None
     """"balanced" weighs each class by the inverse of its frequency in training. Paper: none."""
+    label_smoothing: float = 0.0
+    """So large a share of each training label is spread evenly over all classes; validation knows the labels as they
+    are. Paper: none."""
 
     def __post_init__(self) -> None:
         check_ratio(self.ratio)
@@ -86,6 +101,7 @@ class Recipe:
         _one_of("gate", self.gate, GATES)
         _one_of("readout", self.readout, READOUTS)
         _one_of("jumping", self.jumping, JUMPINGS)
+        _one_of("schedule", self.schedule, SCHEDULES)
         _one_of("feature source", self.features, SOURCES)
         _one_of("vocabulary", self.vocabulary, VOCABULARIES)
         _one_of("class weight", self.class_weight or "balanced", ("balanced",))
@@ -94,14 +110,26 @@ class Recipe:
             _at_least(field, getattr(self, field), 1)
         if self.dropout_epochs is not None:
             _at_least("dropout_epochs", self.dropout_epochs, 0)
-        for field in ("alpha", "alpha_proteins", "lr", "weight_decay"):
+        for field in ("alpha", "alpha_proteins", "lr", "weight_decay", "warmup", "clip"):
             _at_least(field, getattr(self, field), 0)
-        if not 0.0 <= self.dropout < 1.0:
-            raise UserError(f"dropout must be in [0, 1), not {self.dropout}")
+        for field in ("dropout", "average", "label_smoothing"):
+            if not 0.0 <= getattr(self, field) < 1.0:
+                raise UserError(f"{field} must be in [0, 1), not {getattr(self, field)}")
 
     def alpha_on(self, dataset: str) -> float:
         """α for a data set."""
         return self.alpha_proteins if dataset == "PROTEINS" else self.alpha
+
+    @property
+    def steady(self) -> bool:
+        """Whether the learning rate is the same in all epochs."""
+        return self.schedule == "constant" and self.warmup == 0
+
+    def rate_at(self, epoch: int) -> float:
+        """The learning rate of an epoch, which are numbered from 1: that of the schedule, of which the i-th of w epochs
+        of warm-up has a share i / (w + 1)."""
+        share = 1.0 if self.schedule == "constant" else 0.5 * (1.0 + math.cos(math.pi * (epoch - 1) / self.epochs))
+        return self.lr * share * min(1.0, epoch / (self.warmup + 1))
 
     def but(self, **changes: Any) -> "Recipe":
         """This recipe with some settings changed."""
@@ -130,7 +158,16 @@ class Recipe:
         return {name: value for name, value in self.to_json().items() if name not in ADDED or value != ADDED[name]}
 
 
-ADDED: dict[str, Any] = {"norm": "none", "gate": "plain", "jumping": "sum"}
+ADDED: dict[str, Any] = {
+    "norm": "none",
+    "gate": "plain",
+    "jumping": "sum",
+    "schedule": "constant",
+    "warmup": 0,
+    "clip": 0.0,
+    "average": 0.0,
+    "label_smoothing": 0.0,
+}
 """Settings that came when results were already stored, each with its default, which changes nothing. A cell's key is a
 hash of its settings: with this value a setting is left out of it, so that the results stored before keep their keys.
 What was written before and lacks a setting means this value."""

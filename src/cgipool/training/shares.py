@@ -128,15 +128,15 @@ def _pick(place: Tensor, head: nn.Module, given: Any, logits: Tensor) -> Tensor:
 class Part(nn.Module):
     """What a process's part of a batch adds to the loss."""
 
-    def __init__(self, network: Model, class_weight: Tensor) -> None:
+    def __init__(self, network: Model, class_weight: Tensor, smoothing: float = 0.0) -> None:
         super().__init__()
-        self.network, self.class_weight = network, class_weight
+        self.network, self.class_weight, self.smoothing = network, class_weight, smoothing
 
     def forward(self, batch: Batch, share: Share, own_weight: float) -> Tensor:
         """A scalar; the sum over processes is the loss of the whole batch."""
         with part_of(self.network, share):
             output = self.network(batch)
-        return objective(output, batch, self.class_weight, own_weight, share.weight)
+        return objective(output, batch, self.class_weight, own_weight, share.weight, self.smoothing)
 
 
 def check_alone(sizes: np.ndarray, recipe: Recipe, method: str) -> None:

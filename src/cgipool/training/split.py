@@ -1,6 +1,7 @@
 """Training on one split: pure in (data, method, recipe, split, seed, member); it does not know what runs beside it."""
 
 import contextlib
+import copy
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -165,6 +166,8 @@ class Training:
         self.batcher = Batcher(graphs, self.encoder.encode(graphs), task.device)
         network = initial_model(task, graphs, self.encoder)
         self.state = State(network, self._optimizer(network), copy_of(network))
+        if self.recipe.average > 0.0 and self.state.optimizer is not None:
+            self.state.average = copy.deepcopy(network)
         weights = class_weights(graphs.y[task.split.train], graphs.n_classes, self.recipe.class_weight)
         self.class_weight = weights.to(task.device)
         self.val_y = torch.from_numpy(graphs.y[task.split.val]).to(task.device)
@@ -189,7 +192,7 @@ class Training:
         """The gradients of the loss of one batch, in place of those before; the loss."""
         batch, network = self.batcher.batch(ids, key), self.state.network
         output = network(batch)
-        loss = objective(output, batch, self.class_weight, own_weight)
+        loss = objective(output, batch, self.class_weight, own_weight, smoothing=self.recipe.label_smoothing)
         network.zero_grad(set_to_none=True)
         loss.backward()
         network.update(output.buffers)
@@ -203,11 +206,15 @@ class Training:
         own_weight = self.own_weight(epoch)
         quiet = self.recipe.dropout_epochs is not None and epoch > self.recipe.dropout_epochs
         network.dropout = 0.0 if quiet else self.recipe.dropout
+        optimizer.param_groups[0]["lr"] = self.recipe.rate_at(epoch)
         network.train()
         losses, graphs = [], []
         for step, ids in enumerate(epoch_ids(self.task, epoch)):
             losses.append(self.step(ids, self.task.key(STEP, epoch, step), own_weight))
+            if self.recipe.clip > 0.0:
+                torch.nn.utils.clip_grad_norm_(network.parameters(), self.recipe.clip)
             optimizer.step()
+            self.state.follow(self.recipe.average)
             graphs.append(len(ids))
         self.step_losses = self.whole_losses(torch.stack(losses).double()).tolist()
         self.state.epoch = epoch
@@ -223,11 +230,11 @@ class Training:
 
     def ask_validation(self) -> Evaluation:
         """What the network says of the validation graphs."""
-        return evaluate(self.state.network, self._val)
+        return evaluate(self.state.judged, self._val)
 
     def ask_test(self) -> Evaluation:
         """What the network says of the test graphs."""
-        return evaluate(self.state.network, chunks(self.batcher, self.task.split.test, self.task.key(EVALUATION)))
+        return evaluate(self.state.judged, chunks(self.batcher, self.task.split.test, self.task.key(EVALUATION)))
 
     def validate(self) -> tuple[float, float, Evaluation]:
         """Cross-entropy (which early stopping watches) and accuracy on the validation graphs, and the whole answer."""
@@ -277,7 +284,7 @@ class Training:
 
     def test(self) -> tuple[dict[str, Any], np.ndarray]:
         """Restore the best weights and read the test graphs, once: metrics and probabilities [n, classes]."""
-        self.state.network.load_state_dict(self.state.best)
+        self.state.judged.load_state_dict(self.state.best)
         p = torch.softmax(self.ask_test().logits.double(), 1).cpu().numpy()
         return report(self.batcher.graphs.y[self.task.split.test], p), p
 

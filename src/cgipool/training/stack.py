@@ -15,7 +15,9 @@ from torch.optim.adam import adam
 
 from cgipool.data.batch import Batch
 from cgipool.network import Model
+from cgipool.training.average import follow
 from cgipool.training.objective import objective
+from cgipool.training.recipe import Recipe
 
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
@@ -32,7 +34,7 @@ class Answer(NamedTuple):
 class Stack:
     """S models with one Adam over all of them. Adam acts on each number by itself, so this is S Adams."""
 
-    def __init__(self, models: Sequence[Model], device: torch.device, lr: float, weight_decay: float) -> None:
+    def __init__(self, models: Sequence[Model], device: torch.device, recipe: Recipe) -> None:
         self.base = models[0].to(device)
         """Whose code runs; its own weights are never used."""
         self.base.compact = False
@@ -44,15 +46,26 @@ class Stack:
             name: torch.stack([dict(m.named_buffers())[name] for m in models]).to(device)
             for name, _ in models[0].named_buffers()
         }
-        self.lr, self.weight_decay = lr, weight_decay
+        self.recipe = recipe
+        # A captured step reads a rate that changes from the device. There it is rounded to float32, so one that does
+        # not change stays a number of the host, as in the plain loop.
+        self.rate = recipe.lr if recipe.steady else torch.tensor(recipe.lr, device=device)
         self.moments = {name: _no_moments(p) for name, p in self.params.items()}
         """Adam's state by name of weight. The count of steps is the same for all splits, and has no split axis."""
+        averaged = self.params if recipe.average > 0.0 else {}
+        self.average = {name: p.detach().clone() for name, p in averaged.items()}
+        """The averaged weights by name, if the recipe wants them."""
 
     @property
     def state(self) -> dict[str, Tensor]:
         """What a model's file holds, by name: weights, and buffers such as running means."""
         held = self.base.state_dict()
         return {name: value.detach() for name, value in (self.params | self.buffers).items() if name in held}
+
+    @property
+    def judged(self) -> dict[str, Tensor]:
+        """As `state`, with averaged weights if there are such: what is validated and tested."""
+        return self.state | self.average
 
     @property
     def splits(self) -> int:
@@ -63,6 +76,11 @@ class Stack:
     def parameters(self) -> int:
         """The weights of one model."""
         return sum(p[0].numel() for p in self.params.values())
+
+    def begin(self, epoch: int) -> None:
+        """Set what changes from epoch to epoch: the learning rate, the same for all splits."""
+        if isinstance(self.rate, Tensor):
+            self.rate.fill_(self.recipe.rate_at(epoch))
 
     def losses(self, batch: Batch, class_weight: Tensor, own_weight: float | Tensor) -> Tensor:
         """[S] the loss of each split on its own batch."""
@@ -75,7 +93,8 @@ class Stack:
 
         def one(state: dict[str, Tensor], batch: Batch, weight: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
             output = functional_call(self.base, state, (batch,))
-            return objective(output, batch, weight, own_weight), dict(output.buffers)
+            loss = objective(output, batch, weight, own_weight, smoothing=self.recipe.label_smoothing)
+            return loss, dict(output.buffers)
 
         return torch.vmap(one)(self.params | self.buffers, batch, class_weight)
 
@@ -83,10 +102,21 @@ class Stack:
         """One step of every split; the losses [S] before it. A split's gradient does not depend on the others'."""
         losses, buffers = self._losses(batch, class_weight, own_weight)
         losses.sum().backward()
+        if self.recipe.clip > 0.0:
+            self._clip()
         self._adam()
         for name, value in buffers.items():
             self.buffers[name].copy_(value)
         return losses.detach()
+
+    @torch.no_grad()
+    def _clip(self) -> None:
+        """Scale the gradients of each split down to the norm that they may have, as torch's `clip_grad_norm_` does."""
+        gradients = [p.grad for p in self.params.values() if p.grad is not None]
+        norm = torch.stack([torch.linalg.vector_norm(g.flatten(1), dim=1) for g in gradients])
+        share = (self.recipe.clip / (torch.linalg.vector_norm(norm, dim=0) + 1e-6)).clamp(max=1.0)
+        for gradient in gradients:
+            gradient.mul_(share.view(-1, *[1] * (gradient.ndim - 1)))
 
     @torch.no_grad()
     def _adam(self) -> None:
@@ -106,13 +136,15 @@ class Stack:
             amsgrad=False,
             beta1=0.9,
             beta2=0.999,
-            lr=self.lr,
-            weight_decay=self.weight_decay,
+            lr=self.rate,
+            weight_decay=self.recipe.weight_decay,
             eps=1e-8,
             maximize=False,
         )
         for p in trained.values():
             p.grad = None
+        if self.average:
+            follow(self.average.values(), self.params.values(), self.recipe.average, moments[0]["step"])
 
     @torch.no_grad()
     def answer(self, state: dict[str, Tensor], batch: Batch) -> Answer:
@@ -126,12 +158,14 @@ class Stack:
         return Answer(*torch.vmap(one)(self.buffers | state, batch))
 
     @torch.no_grad()
-    def restore(self, state: dict[str, Tensor], moments: dict[str, dict[str, Tensor]]) -> None:
-        """Put weights, buffers and Adam's state back, in place: a captured step keeps its addresses. A weight without
-        saved moments has none."""
-        now = self.state
-        for name, value in state.items():
-            now[name].copy_(value)
+    def restore(
+        self, state: dict[str, Tensor], moments: dict[str, dict[str, Tensor]], average: dict[str, Tensor]
+    ) -> None:
+        """Put weights, buffers, Adam's state and averages back, in place: a captured step keeps its addresses. A weight
+        without saved moments has none."""
+        for held, saved in ((self.state, state), (self.average, average)):
+            for name, value in saved.items():
+                held[name].copy_(value)
         for name, parts in self.moments.items():
             for part, old in parts.items():
                 new = moments.get(name, {}).get(part)
@@ -141,6 +175,7 @@ class Stack:
         """Go on with these splits alone."""
         self.params = {name: p.detach()[splits].requires_grad_() for name, p in self.params.items()}
         self.buffers = {name: b[splits] for name, b in self.buffers.items()}
+        self.average = {name: a[splits] for name, a in self.average.items()}
         self.moments = {
             name: {part: value.clone() if part == "step" else value[splits] for part, value in parts.items()}
             for name, parts in self.moments.items()
