@@ -243,3 +243,12 @@ def test_indexing_and_joining(graphs: GraphSet) -> None:
         graphs[len(graphs)]
     with pytest.raises(UserError, match="different class names"):
         GraphSet.join([graphs, graphs.relabelled(graphs.y, ("a", "b", "c", "d"))])
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("method", ["cgi", "dgcnn", "diffpool", "asap", "set2set"])
+def test_a_graph_without_nodes_alone(method: str) -> None:
+    graphs = load_dataset("motifs")[:40]
+    model = GraphClassifier(method=method, width=8, epochs=1).fit(graphs, graphs.y)
+    empty = GraphSet.from_edges("empty", [0], [], [], [0])
+    assert model.predict_proba(empty).sum() == pytest.approx(1.0)

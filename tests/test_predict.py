@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from cgipool import GraphSet, load_dataset
 from cgipool.cli import main
+from cgipool.errors import UserError
 from cgipool.fitted import FittedModel
 from cgipool.predict import CHUNK, chunks_of, count_of, shard_of
+from cgipool.study.share import shard_of_rank
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -118,22 +120,25 @@ def test_shares_put_end_to_end_are_the_whole(
     assert "".join(parts) == (tmp_path / "whole").read_text()
 
 
-@pytest.mark.parametrize("names", [("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS")])
-def test_every_process_writes_its_share(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, str]
-) -> None:
-    for name in ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS"):
-        monkeypatch.delenv(name, raising=False)
-    words = ["predict", str(model), "motifs", "--out", str(tmp_path / "rows.csv")]
+def test_every_process_writes_its_share(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load_dataset("motifs").subset(range(20)).save(tmp_path / "set")
+    words = ["predict", str(model), str(tmp_path / "set"), "--out", str(tmp_path / "rows.csv")]
     assert main(words) == 0
+    monkeypatch.setenv("WORLD_SIZE", "2")
     for rank in range(2):
-        monkeypatch.setenv(names[0], str(rank))
-        monkeypatch.setenv(names[1], "2")
+        monkeypatch.setenv("RANK", str(rank))
         assert main([*words, "--shard", "rank"]) == 0
     parts = [(tmp_path / f"rows-{number}-of-2.csv").read_text() for number in (1, 2)]
     ids = [line.split(",")[0] for line in "".join(parts).splitlines()]
     assert ids == [line.split(",")[0] for line in (tmp_path / "rows.csv").read_text().splitlines()]
-    assert len(parts[0].splitlines()) == 501
+    assert len(parts[0].splitlines()) == 11
+
+
+def test_the_share_of_a_process() -> None:
+    assert shard_of_rank({"RANK": "1", "WORLD_SIZE": "4"}) == (2, 4)
+    assert shard_of_rank({"SLURM_PROCID": "0", "SLURM_NTASKS": "3"}) == (1, 3)
+    with pytest.raises(UserError, match="neither RANK nor SLURM_PROCID"):
+        shard_of_rank({"RANK": "1"})
 
 
 def test_shares_of_an_import_keep_its_ids(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -6,6 +6,7 @@ with different cards. Inductor's cache lies in the temporary folder of each node
 
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 VARIABLE = "TRITON_CACHE_DIR"
@@ -19,9 +20,15 @@ MOUNTS = Path("/proc/mounts")
 
 
 def keep_kernels_local() -> None:
-    """Choose the folder of Triton's cache, unless the user has: where the home folder is shared, a temporary one."""
-    if VARIABLE not in os.environ and file_system_of(Path.home()) in SHARED:
-        os.environ[VARIABLE] = str(Path(tempfile.gettempdir(), f"cgipool-kernels-{os.getuid()}"))
+    """Choose the folder of Triton's cache, unless the user has: where the home folder is shared, a temporary one, which
+    nobody else may write to."""
+    if VARIABLE in os.environ or file_system_of(Path(os.path.expanduser("~"))) not in SHARED:
+        return
+    folder = Path(tempfile.gettempdir(), f"cgipool-kernels-{os.getuid()}")
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if folder.lstat().st_uid == os.getuid():  # code that another user has left there is not run
+            os.environ[VARIABLE] = str(folder)
 
 
 def file_system_of(path: Path, mounts: Path = MOUNTS) -> str | None:

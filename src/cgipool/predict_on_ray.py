@@ -47,7 +47,8 @@ def in_order(count: int, model: Path, wish: Wish, firsts: range, end: int) -> It
     has `count` tasks at a time. One whose worker or node dies is begun again."""
     ray = ray_package()
     gpus = 1 if wish.device == "cuda" else 0
-    task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=3)(predict_range)
+    # By max_calls a process with a GPU goes on with the next range; by default it would end, and the model with it.
+    task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=3, max_calls=0)(predict_range)
     content = ray.put(model.read_bytes())
     waiting, under_way = deque(firsts), deque[Any]()
     while waiting or under_way:

@@ -93,9 +93,8 @@ def test_only_and_export(file: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "unknown method 'sag'" in capsys.readouterr().err
 
 
-def test_two_devices(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    assert "2 of 2 cells" in ok(capsys, "study", "run", file, "--store", tmp_path / "s", "--device", "cpu,cpu")
-    assert "2 of 2 cells" in ok(capsys, "study", "run", file, "--store", tmp_path / "t", "--at-once", "2")
+def test_two_at_once_and_a_device_that_is_none(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert "2 of 2 cells" in ok(capsys, "study", "run", file, "--store", tmp_path / "s", "--at-once", "2")
     assert main(["study", "run", str(file), "--store", str(tmp_path / "s"), "--device", "cpu,gpu9"]) == 2
     assert "cannot be used" in capsys.readouterr().err
 

@@ -52,6 +52,8 @@ class DGCNN(nn.Module):
 
     def _sorted(self, z: Tensor, key: Tensor, level: Level) -> Tensor:
         """[B, k, F] the rows of each graph by descending key; zeros where there are fewer than k."""
+        if len(z) == 0:
+            return z.new_zeros(len(level.size), self.rows, z.shape[1])
         order, place = level.order(key)
         rank = torch.arange(self.rows, device=z.device)
         at = (level.slot_ptr[:-1].unsqueeze(1) + rank).clamp(max=len(order) - 1)

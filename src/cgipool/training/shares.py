@@ -75,7 +75,9 @@ class Shares:
         sizes = self.graphs.sizes[ids]
         mine = owners(sizes, self.processes) == self.process
         if not mine.any():
-            place = np.argsort(np.where(sizes > 0, sizes, sizes.max()), kind="stable")[:1]
+            place = np.argsort(np.where(sizes > 0, sizes, sizes.max() + 1), kind="stable")[
+                :1
+            ]  # no empty one, if it can be
             return Share(ids[place], place, len(ids), 0.0, (0.0,) * self.recipe.levels, True)
         weight = self.class_weight[self.graphs.y[ids]] * (sizes > 0)
         share = float(weight[mine].sum() / max(weight.sum(), 1e-12))  # all 0 where training has none of the classes
