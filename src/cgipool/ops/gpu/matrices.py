@@ -18,7 +18,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cgipool.ops.gpu.launch import dense, power, precision, tiles
+from cgipool.ops.gpu.launch import dense, power, precision, rows_dense, tiles
+from cgipool.ops.gpu.tiling import tile_table
 
 N = -1
 """Stands for the number of nodes of the graph, as a side or a stride."""
@@ -44,38 +45,41 @@ class Place(NamedTuple):
         return self._replace(row=self.col, col=self.row)
 
 
-@triton.jit(do_not_specialize=["C", "E", "B", "D", "R", "Q"])
-def _or(fixed, n):
+@triton.jit
+def _or(fixed: tl.constexpr, n):
     """A side or stride: fixed, or that of the graph."""
-    return tl.where(fixed < 0, n, fixed)
+    return n if fixed < 0 else fixed
 
 
-@triton.jit(do_not_specialize=["C", "E", "B", "D", "R", "Q"])
+@triton.jit(do_not_specialize=["B", "R"])
 def _products(
-    a, b, out, slot_ptr, block_ptr, tile_ptr, B, a_split, b_split, out_split, HEIGHT, WIDTH, DEPTH,
-    a_node, a_cell, a_graph, a_row, a_col,
-    b_node, b_cell, b_graph, b_row, b_col,
-    o_node, o_cell, o_graph, o_row, o_col,
-    STEPS: tl.constexpr, TI: tl.constexpr, TJ: tl.constexpr, TK: tl.constexpr, PRECISION: tl.constexpr,
+    a, b, out, slot_ptr, table, B, R, a_split, b_split, out_split, slot_split,
+    HEIGHT: tl.constexpr, WIDTH: tl.constexpr, DEPTH: tl.constexpr,
+    a_node: tl.constexpr, a_cell: tl.constexpr, a_graph: tl.constexpr, a_row: tl.constexpr, a_col: tl.constexpr,
+    b_node: tl.constexpr, b_cell: tl.constexpr, b_graph: tl.constexpr, b_row: tl.constexpr, b_col: tl.constexpr,
+    o_node: tl.constexpr, o_cell: tl.constexpr, o_graph: tl.constexpr, o_row: tl.constexpr, o_col: tl.constexpr,
+    TI: tl.constexpr, TJ: tl.constexpr, TK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """One tile TI × TJ of one graph's product. Program t of a split is tile t − tile_ptr[g] of the last graph g with
-    tile_ptr[g] ≤ t, found by bisection."""
+    """One tile TI × TJ of one graph's product. If its height is the graph's, the table tells which; else the program is
+    of graph t. A fixed side is divided among the programs of the last axis."""
     t, split = tl.program_id(0), tl.program_id(1).to(tl.int64)
-    tile_ptr += split * (B + 1)
-    g, high = 0, B
-    for _ in tl.static_range(STEPS):
-        middle = (g + high) // 2
-        later = tl.load(tile_ptr + middle) <= t
-        g, high = tl.where(later, middle, g), tl.where(later, high, middle)
-    if t >= tl.load(tile_ptr + B):
-        return
-    first = tl.load(slot_ptr + split * (B + 1) + g)
-    n = (tl.load(slot_ptr + split * (B + 1) + g + 1) - first).to(tl.int32)
-    cell = tl.load(block_ptr + split * (B + 1) + g)
+    if HEIGHT < 0:
+        entry = table + (split * R + t) * 5
+        g, tile, first = tl.load(entry), tl.load(entry + 1).to(tl.int32), tl.load(entry + 2)
+        n, cell = tl.load(entry + 3).to(tl.int32), tl.load(entry + 4)
+        if g == B:
+            return
+    else:
+        g, tile, cell = t.to(tl.int64), tl.program_id(2) // tl.cdiv(WIDTH, TJ), 0
+        first = tl.load(slot_ptr + split * slot_split + g)
+        n = (tl.load(slot_ptr + split * slot_split + g + 1) - first).to(tl.int32)
+    if WIDTH < 0:
+        across = tl.cdiv(n, TJ)
+        down, aside = tile // across, tile % across
+    else:
+        down, aside = tile, tl.program_id(2) % tl.cdiv(WIDTH, TJ)
     height, width, depth = _or(HEIGHT, n), _or(WIDTH, n), _or(DEPTH, n)
-    across = tl.cdiv(width, TJ)
-    tile = (t - tl.load(tile_ptr + g)).to(tl.int32)
-    i, j = (tile // across) * TI + tl.arange(0, TI), (tile % across) * TJ + tl.arange(0, TJ)
+    i, j = down * TI + tl.arange(0, TI), aside * TJ + tl.arange(0, TJ)
     a += split * a_split + a_node * first + a_cell * cell + a_graph * g
     b += split * b_split + b_node * first + b_cell * cell + b_graph * g
     out += split * out_split + o_node * first + o_cell * cell + o_graph * g
@@ -106,25 +110,22 @@ def products(
     block_ptr: Tensor,
     positions: int,
 ) -> Tensor:
-    """out = a b for every graph; sides are the height, the width and the depth, fixed or N."""
-    (left, right), slot_ptr, block_ptr = dense(a[0], b[0]), slot_ptr.contiguous(), block_ptr.contiguous()
+    """out = a b for every graph; sides are the height, the width and the depth, fixed or N. The width is N
+    only if the height is."""
+    (left, right), (slot_ptr, block_ptr) = dense(a[0], b[0]), rows_dense(slot_ptr, block_ptr)
     height, width, depth = sides
     splits, graphs = slot_ptr.shape[0], slot_ptr.shape[1] - 1
     ti, tj = (power(s, 16, 32) if s != N else 32 for s in (height, width))
-    size = torch.diff(slot_ptr)
-    down = (size + ti - 1) // ti if height == N else (size > 0) * tiles(height, ti)
-    across = (size + tj - 1) // tj if width == N else tiles(width, tj)
-    tile_ptr = torch.nn.functional.pad(torch.cumsum(down * across, 1), (1, 0))
-    # Known without looking at the sizes: a graph's last tile in either direction may be partly filled.
-    if height == N and width == N:
-        most = out[0].shape[1] // (ti * tj) + positions // ti + positions // tj + graphs
+    fixed = 1 if width == N else tiles(width, tj)
+    if height == N:
+        table = tile_table(slot_ptr, block_ptr, positions, out[0].shape[1], ti, tj if width == N else 0)
+        most, grid = table.shape[1], (table.shape[1], splits, fixed)
     else:
-        rows = positions // ti + graphs if height == N else graphs * tiles(height, ti)
-        most = rows * tiles(width, tj) if width != N else (positions // tj + graphs) * tiles(height, ti)
-    _products[(most, splits)](
-        left, right, out[0], slot_ptr, block_ptr, tile_ptr, graphs, *(x[0].numel() for x in (left, right, out[0])),
-        height, width, depth, *a[1], *b[1], *out[1],
-        STEPS=max(1, graphs.bit_length()), TI=ti, TJ=tj, TK=32, PRECISION=precision(left), num_warps=4,
+        table, most, grid = slot_ptr, 0, (graphs, splits, tiles(height, ti) * fixed)
+    _products[grid](
+        left, right, out[0], slot_ptr, table, graphs, most, *(x[0].numel() for x in (left, right, out[0])),
+        slot_ptr.stride(0), height, width, depth, *a[1], *b[1], *out[1],
+        TI=ti, TJ=tj, TK=32, PRECISION=precision(left), num_warps=4,
     )  # fmt: skip
     return out[0]
 
