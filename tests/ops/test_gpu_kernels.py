@@ -42,7 +42,11 @@ def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 @pytest.mark.parametrize("first", [0, 3])
 @pytest.mark.parametrize("name", sorted(ON_GPU))
 def test_against_float64(name: str, first: int, size: str) -> None:
-    args = stacked(name, range(first, first + 3))
+    check_against_float64(name, range(first, first + 3))
+
+
+def check_against_float64(name: str, seeds: range) -> None:
+    args = stacked(name, seeds)
     expected = OPS[name].run(*args)
     result = ON_GPU[name].on_gpu(*map(single, args))
     for ours, theirs in zip(result, expected, strict=True) if isinstance(expected, tuple) else [(result, expected)]:
@@ -53,6 +57,16 @@ def test_against_float64(name: str, first: int, size: str) -> None:
             assert error.abs().max() <= 1e-4
         else:
             assert torch.equal(ours.cpu(), theirs)
+
+
+@pytest.mark.parametrize("name", ["block_attention", "block_attention_grad"])
+def test_lines_of_several_chunks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cgipool.ops.gpu import attention
+
+    monkeypatch.setattr(test_ops, "SIZES", (37, 1, 4, 0, 20))
+    for side, value in {"ROWS": 4, "COLS": 8}.items():
+        monkeypatch.setattr(attention, side, value)
+    check_against_float64(name, range(3))
 
 
 def test_every_op_of_a_static_step_has_a_kernel() -> None:

@@ -133,6 +133,8 @@ def arguments(b: SimpleNamespace) -> dict[str, tuple]:
         "block_outer": (b.x, b.weight @ b.value[0], *blocks, b.cells),
         "block_product": (b.first, b.second, True, False, *blocks),
         "block_max": (b.first, b.x, b.graph, *blocks),
+        "block_attention": (b.first, b.x[:, 0], b.x[:, 1], 0.2, b.graph, *blocks),
+        "block_attention_grad": (b.second, attention_of(b), b.x[:, 0], b.x[:, 1], 0.2, b.graph, *blocks),
         "block_max_grad": (b.x, library.block_max(b.first, b.x, b.graph, *blocks)[1], *where),
     }
 
@@ -149,6 +151,12 @@ def cells(b: SimpleNamespace, dense: torch.Tensor) -> torch.Tensor:
     """The cells of a matrix over all positions."""
     nodes = len(b.x) - PADDING
     return torch.nn.functional.pad(dense[:nodes, :nodes].flatten()[b.same], (0, PADDING))
+
+
+def attention_of(b: SimpleNamespace) -> torch.Tensor:
+    """Cells of the softmax over the positive columns of a row."""
+    score = torch.nn.functional.leaky_relu(b.x[:, :1] + b.x[:, 1], 0.2)
+    return cells(b, score.masked_fill(matrix(b, b.first) <= 0, -torch.inf).softmax(1).nan_to_num(0.0))
 
 
 def masked_max(mask: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
@@ -207,6 +215,7 @@ def expected(b: SimpleNamespace) -> dict[str, torch.Tensor]:
         "block_outer": cells(b, b.x @ (b.weight @ b.value[0]).T),
         "block_product": cells(b, matrix(b, b.first).T @ matrix(b, b.second)),
         "block_max": masked_max(matrix(b, b.first) > 0, b.x),
+        "block_attention": attention_of(b),
     }
 
 
@@ -274,6 +283,7 @@ DIFFERENTIABLE = {
     "block_outer": (0, 1),
     "block_product": (0, 1),
     "block_max": (1,),
+    "block_attention": (1, 2),
 }
 """Which arguments of an op have a gradient."""
 
@@ -344,6 +354,14 @@ def test_maximum_shares_its_gradient_among_ties():
     top, _ = ops.readout(x, torch.ones(4), graph, slot_ptr)
     top.sum().backward()
     assert x.grad.squeeze(1).tolist() == [0.0, 0.5, 0.5, 0.0]
+
+
+def test_attention_with_large_scores():
+    a, slot_ptr, block_ptr = torch.ones(4), torch.tensor([0, 2]), torch.tensor([0, 4])
+    query, node = torch.tensor([1e4, -1e5]), torch.tensor([0.0, 2.0])
+    alpha = ops.block_attention(a, query, node, 0.2, torch.zeros(2, dtype=torch.long), slot_ptr, block_ptr)
+    odds = torch.tensor([2.0, 0.4]).exp()
+    torch.testing.assert_close(alpha.view(2, 2), torch.stack([1 / (1 + odds), odds / (1 + odds)], 1), rtol=0.01, atol=0)
 
 
 class TestKeepTopK:

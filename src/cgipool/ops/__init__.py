@@ -2,6 +2,7 @@
 
 from cgipool.ops.library import (
     block_adjacency,
+    block_attention,
     block_max,
     block_mm,
     block_outer,
@@ -34,6 +35,7 @@ from cgipool.ops.library import (
 
 __all__ = [
     "block_adjacency",
+    "block_attention",
     "block_max",
     "block_mm",
     "block_outer",

@@ -107,3 +107,45 @@ def block_max(weight: Tensor, x: Tensor, graph: Tensor, slot_ptr: Tensor, block_
 def block_max_grad(grad: Tensor, where: Tensor, graph: Tensor, slot_ptr: Tensor) -> Tensor:
     """Gradient of `block_max` by x: each entry goes to where the maximum was attained, if at all."""
     return torch.zeros_like(grad).scatter_add_(0, where.clamp(min=0), grad.masked_fill(where < 0, 0.0))
+
+
+def block_attention(
+    a: Tensor, query: Tensor, node: Tensor, leak: float, graph: Tensor, slot_ptr: Tensor, block_ptr: Tensor
+) -> Tensor:
+    """The softmax over the columns j with a_ij > 0 of LeakyReLU(query_i + node_j), whose slope below 0 is `leak`;
+    a [D], query and node [C] → [D]. A row without such columns has 0."""
+    linked, q, v = _plain(a) > 0, _plain(query), _plain(node)
+    out = np.zeros(len(linked), q.dtype)
+    for n, at, where in _places(slot_ptr, block_ptr):
+        score = q[at, None] + v[at]
+        np.maximum(score, leak * score, out=score)
+        score[~linked[where].reshape(n, n)] = -np.inf
+        top = score.max(1, keepdims=True)
+        top[top == -np.inf] = 0.0
+        power = np.exp(np.subtract(score, top, out=score), out=out[where].reshape(n, n))
+        total = power.sum(1, keepdims=True)
+        total[total == 0.0] = 1.0
+        power /= total
+    return torch.from_numpy(out).to(a.device)
+
+
+def block_attention_grad(
+    grad: Tensor,
+    alpha: Tensor,
+    query: Tensor,
+    node: Tensor,
+    leak: float,
+    graph: Tensor,
+    slot_ptr: Tensor,
+    block_ptr: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Gradients of `block_attention` by query and node, from its result alpha; twice [C]."""
+    g, soft, q, v = _plain(grad), _plain(alpha), _plain(query), _plain(node)
+    by_query, by_node = np.zeros_like(q), np.zeros_like(v)
+    for n, at, where in _places(slot_ptr, block_ptr):
+        power = soft[where].reshape(n, n)
+        step = power * g[where].reshape(n, n)
+        step -= power * step.sum(1, keepdims=True)
+        np.multiply(step, leak, out=step, where=q[at, None] <= -v[at])
+        by_query[at], by_node[at] = step.sum(1), step.sum(0)
+    return torch.from_numpy(by_query).to(grad.device), torch.from_numpy(by_node).to(grad.device)

@@ -156,6 +156,16 @@ def _block_product_grad(ctx: Any, grad: Tensor) -> tuple:
     return by_a, by_b, None, None, None, None
 
 
+def _block_attention_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    _, query, node, ctx.leak, *where = inputs
+    ctx.save_for_backward(output, query, node, *where)
+
+
+def _block_attention_grad(ctx: Any, grad: Tensor) -> tuple:
+    alpha, query, node, *where = ctx.saved_tensors
+    return None, *block_attention_grad(grad, alpha, query, node, ctx.leak, *where), None, None, None, None
+
+
 def _convolve_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
     _, _, scale, ctx.self_weight, row_ptr, neighbor, ctx.rectify = inputs
     ctx.save_for_backward(scale, row_ptr, neighbor, *([output] if ctx.rectify else []))
@@ -359,6 +369,20 @@ block_max = GraphOp(
 )
 block_max_grad = GraphOp(
     blocks.block_max_grad, 2, lambda grad, where, graph, slot_ptr: _like(grad), gpu="cells.block_max_grad"
+)
+block_attention = GraphOp(
+    blocks.block_attention,
+    1,
+    lambda a, query, node, leak, graph, slot_ptr, block_ptr: _like(a),
+    _block_attention_grad,
+    _block_attention_save,
+    gpu="attention.block_attention",
+)
+block_attention_grad = GraphOp(
+    blocks.block_attention_grad,
+    1,
+    lambda grad, alpha, query, node, leak, graph, slot_ptr, block_ptr: (_like(query), _like(node)),
+    gpu="attention.block_attention_grad",
 )
 convolve = GraphOp(
     reference.convolve,

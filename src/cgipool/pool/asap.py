@@ -15,7 +15,6 @@ Shapes: C positions, d features, D cells (see ops/blocks.py). k = ⌈ratio · n�
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cgipool import ops
@@ -53,7 +52,8 @@ class ASAP(nn.Module):
 
         xt = self.gnn(x, level)
         query = self.attend_query(self.query(level.neighbor_max(xt)))
-        alpha = attention(level, a, query, self.attend_node(xt))
+        node = self.attend_node(xt)
+        alpha = ops.block_attention(a, query.squeeze(1), node.squeeze(1), LEAK, level.graph, *where)
         xc = ops.block_mm(alpha, x, False, *where)
 
         one, two, three = self.fitness(xc).split(1, 1)
@@ -68,16 +68,3 @@ class ASAP(nn.Module):
     def extra_repr(self) -> str:
         """Shown in the module's repr."""
         return f"ratio={self.ratio}"
-
-
-def attention(level: Level, a: Tensor, query: Tensor, node: Tensor) -> Tensor:
-    """[D] α_ij = softmax over the j with a_ij > 0 of LeakyReLU(query_i + node_j); query and node are [C, 1]."""
-    where = (level.slot_ptr, block_ptr_of(level.slot_ptr))
-    one = torch.ones_like(query)
-    score = ops.block_outer(torch.cat([query, one], 1), torch.cat([one, node], 1), *where, len(a))
-    # The largest score of each row, against overflow: the leaky ReLU is monotone, so it is that of the largest node_j.
-    top = F.leaky_relu(query.detach() + level.neighbor_max(node.detach()), LEAK)
-    shifted = F.leaky_relu(score, LEAK) - ops.block_outer(top, one, *where, len(a))
-    power = torch.where(a > 0, shifted, -torch.inf).exp()
-    total = ops.block_mm(power, one, False, *where)
-    return power * ops.block_outer(1.0 / torch.where(total > 0, total, 1.0), one, *where, len(a))
