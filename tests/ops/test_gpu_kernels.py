@@ -59,13 +59,15 @@ def check_against_float64(name: str, seeds: range) -> None:
             assert torch.equal(ours.cpu(), theirs)
 
 
-@pytest.mark.parametrize("name", ["block_attention", "block_attention_grad"])
+@pytest.mark.parametrize("name", ["block_attention", "block_attention_grad", "block_scaled", "block_scaled_grad"])
 def test_lines_of_several_chunks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cgipool.ops.gpu import attention
+    from cgipool.ops.gpu import attention, scaled
 
     monkeypatch.setattr(test_ops, "SIZES", (37, 1, 4, 0, 20))
-    for side, value in {"ROWS": 4, "COLS": 8}.items():
-        monkeypatch.setattr(attention, side, value)
+    for module in (attention, scaled):
+        monkeypatch.setattr(module, "ROWS", 4)
+        monkeypatch.setattr(module, "COLS", 8)
+    monkeypatch.setattr(scaled, "SIDE", 8)
     check_against_float64(name, range(3))
 
 

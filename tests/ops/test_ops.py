@@ -135,6 +135,8 @@ def arguments(b: SimpleNamespace) -> dict[str, tuple]:
         "block_max": (b.first, b.x, b.graph, *blocks),
         "block_attention": (b.first, b.x[:, 0], b.x[:, 1], 0.2, b.graph, *blocks),
         "block_attention_grad": (b.second, attention_of(b), b.x[:, 0], b.x[:, 1], 0.2, b.graph, *blocks),
+        "block_scaled": (b.first, b.scale, 0.5, 2.0, b.graph, *blocks),
+        "block_scaled_grad": (b.second, b.first, b.scale, 0.5, 2.0, b.graph, *blocks),
         "block_max_grad": (b.x, library.block_max(b.first, b.x, b.graph, *blocks)[1], *where),
     }
 
@@ -216,6 +218,7 @@ def expected(b: SimpleNamespace) -> dict[str, torch.Tensor]:
         "block_product": cells(b, matrix(b, b.first).T @ matrix(b, b.second)),
         "block_max": masked_max(matrix(b, b.first) > 0, b.x),
         "block_attention": attention_of(b),
+        "block_scaled": cells(b, s @ (matrix(b, b.first) * (1 - 0.5 * eye) + 2.0 * eye) @ s),
     }
 
 
@@ -284,6 +287,7 @@ DIFFERENTIABLE = {
     "block_product": (0, 1),
     "block_max": (1,),
     "block_attention": (1, 2),
+    "block_scaled": (0, 1),
 }
 """Which arguments of an op have a gradient."""
 

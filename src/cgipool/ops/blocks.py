@@ -149,3 +149,50 @@ def block_attention_grad(
         np.multiply(step, leak, out=step, where=q[at, None] <= -v[at])
         by_query[at], by_node[at] = step.sum(1), step.sum(0)
     return torch.from_numpy(by_query).to(grad.device), torch.from_numpy(by_node).to(grad.device)
+
+
+def block_scaled(
+    weight: Tensor, scale: Tensor, own: float, loop: float, graph: Tensor, slot_ptr: Tensor, block_ptr: Tensor
+) -> Tensor:
+    """S W S for each graph, S = diag(scale), where a node's weight to itself is first taken times `own` and plus
+    `loop`; [D] and [C] → [D]."""
+    w, s = _plain(weight), _plain(scale)
+    out = np.zeros_like(w)
+    for shape, at, where in _alike(slot_ptr, block_ptr, len(s)):
+        side, scaled = s[at].reshape(shape), out[where].reshape(*shape, shape[-1])
+        np.multiply(w[where].reshape(scaled.shape), side[..., None] * side[..., None, :], out=scaled)
+        diagonal = np.einsum("...ii->...i", scaled)
+        diagonal[...] = own * diagonal + loop * side * side
+    return torch.from_numpy(out).to(weight.device)
+
+
+def block_scaled_grad(
+    grad: Tensor,
+    weight: Tensor,
+    scale: Tensor,
+    own: float,
+    loop: float,
+    graph: Tensor,
+    slot_ptr: Tensor,
+    block_ptr: Tensor,
+) -> Tensor:
+    """Gradient of `block_scaled` by its scale, [C]."""
+    g, w, s = _plain(grad), _plain(weight), _plain(scale)
+    out = np.zeros_like(s)
+    for shape, at, where in _alike(slot_ptr, block_ptr, len(s)):
+        matrix, side = g[where].reshape(*shape, shape[-1]), s[at].reshape(*shape, 1)
+        slope = matrix * w[where].reshape(matrix.shape)
+        diagonal = np.einsum("...ii->...i", slope)
+        diagonal[...] = own * diagonal + loop * np.einsum("...ii->...i", matrix)
+        out[at] = (slope @ side + np.swapaxes(slope, -1, -2) @ side).ravel()
+    return torch.from_numpy(out).to(grad.device)
+
+
+def _alike(slot_ptr: Tensor, block_ptr: Tensor, positions: int) -> Iterator[tuple[tuple[int, ...], slice, slice]]:
+    """For each graph its size, its positions and its cells; or, if all have the same size, their number and size, all
+    positions and all cells."""
+    if size := common_size(slot_ptr, positions):
+        yield (positions // size, size), slice(0, positions), slice(0, positions * size)
+        return
+    for n, at, where in _places(slot_ptr, block_ptr):
+        yield (n,), at, where

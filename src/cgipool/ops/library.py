@@ -166,6 +166,18 @@ def _block_attention_grad(ctx: Any, grad: Tensor) -> tuple:
     return None, *block_attention_grad(grad, alpha, query, node, ctx.leak, *where), None, None, None, None
 
 
+def _block_scaled_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    weight, scale, ctx.own, ctx.loop, *where = inputs
+    ctx.save_for_backward(weight, scale, *where)
+
+
+def _block_scaled_grad(ctx: Any, grad: Tensor) -> tuple:
+    weight, scale, *where = ctx.saved_tensors
+    by_weight = block_scaled(grad, scale, ctx.own, 0.0, *where) if ctx.needs_input_grad[0] else None
+    by_scale = block_scaled_grad(grad, weight, scale, ctx.own, ctx.loop, *where) if ctx.needs_input_grad[1] else None
+    return by_weight, by_scale, None, None, None, None, None
+
+
 def _convolve_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
     _, _, scale, ctx.self_weight, row_ptr, neighbor, ctx.rectify = inputs
     ctx.save_for_backward(scale, row_ptr, neighbor, *([output] if ctx.rectify else []))
@@ -383,6 +395,20 @@ block_attention_grad = GraphOp(
     1,
     lambda grad, alpha, query, node, leak, graph, slot_ptr, block_ptr: (_like(query), _like(node)),
     gpu="attention.block_attention_grad",
+)
+block_scaled = GraphOp(
+    blocks.block_scaled,
+    1,
+    lambda weight, scale, own, loop, graph, slot_ptr, block_ptr: _like(weight),
+    _block_scaled_grad,
+    _block_scaled_save,
+    gpu="scaled.block_scaled",
+)
+block_scaled_grad = GraphOp(
+    blocks.block_scaled_grad,
+    1,
+    lambda grad, weight, scale, own, loop, graph, slot_ptr, block_ptr: _like(scale),
+    gpu="scaled.block_scaled_grad",
 )
 convolve = GraphOp(
     reference.convolve,

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from cgipool import ops
-from cgipool.dense import DenseLevel, without_diagonal
+from cgipool.dense import DenseLevel
 from cgipool.layers import GCN
-from cgipool.level import Level, block_ptr_of, check_ratio
+from cgipool.level import Level, check_ratio
 from cgipool.pool.base import Pooled
 
 LEAK = 0.2
@@ -47,7 +47,7 @@ class ASAP(nn.Module):
     def forward(self, x: Tensor, level: Level) -> Pooled:
         """X [C, d] → the coarsened graph, weighted."""
         k = level.kept(self.ratio)
-        where = (level.slot_ptr, block_ptr_of(level.slot_ptr))
+        where = (level.slot_ptr, level.block_ptr)
         a = level.with_loops()
 
         xt = self.gnn(x, level)
@@ -62,7 +62,7 @@ class ASAP(nn.Module):
 
         keep = level.select(phi.unsqueeze(1), k).squeeze(1)
         joined = ops.block_product(ops.block_product(alpha, a, False, False, *where), alpha, False, True, *where)
-        pooled, coarse = DenseLevel.of_kept(level, xc, phi, keep, k, without_diagonal(level, joined))
+        pooled, coarse = DenseLevel.of_kept(level, xc, phi, keep, k, joined, loops=False)
         return Pooled(pooled, coarse, scores={"phi": phi})
 
     def extra_repr(self) -> str:
