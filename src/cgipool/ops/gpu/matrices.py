@@ -19,6 +19,7 @@ import triton.language as tl
 from torch import Tensor
 
 from cgipool.ops.gpu.launch import dense, power, precision, rows_dense, tiles
+from cgipool.ops.gpu.lines import clear
 from cgipool.ops.gpu.tiling import tile_table
 
 N = -1
@@ -45,6 +46,25 @@ class Place(NamedTuple):
         return self._replace(row=self.col, col=self.row)
 
 
+class Tile(NamedTuple):
+    """What one program computes of a product."""
+
+    rows: int
+    cols: int
+    depth: int
+    """How much of the sums it reads at a time."""
+    warps: int
+    stages: int
+    """How many such pieces are on their way at once, or being read."""
+
+
+SQUARE = Tile(32, 32, 32, warps=4, stages=2)
+"""Of n × n matrices."""
+
+STRIP = Tile(32, 128, 32, warps=4, stages=2)
+"""Of matrices with a fixed width; a side that is shorter takes less."""
+
+
 @triton.jit
 def _or(fixed: tl.constexpr, n):
     """A side or stride: fixed, or that of the graph."""
@@ -60,14 +80,17 @@ def _products(
     o_node: tl.constexpr, o_cell: tl.constexpr, o_graph: tl.constexpr, o_row: tl.constexpr, o_col: tl.constexpr,
     TI: tl.constexpr, TJ: tl.constexpr, TK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """One tile TI × TJ of one graph's product. If its height is the graph's, the table tells which; else the program is
-    of graph t. A fixed side is divided among the programs of the last axis."""
+    """One tile TI × TJ of one graph's product. If its height is the graph's, the table tells which one, and programs
+    that are left write the zeros behind the last graph; else the program is of graph t. A fixed side is divided among
+    the programs of the last axis."""
     t, split = tl.program_id(0), tl.program_id(1).to(tl.int64)
     if HEIGHT < 0:
         entry = table + (split * R + t) * 5
         g, tile, first = tl.load(entry), tl.load(entry + 1).to(tl.int32), tl.load(entry + 2)
         n, cell = tl.load(entry + 3).to(tl.int32), tl.load(entry + 4)
-        if g == B:
+        if g == B:  # behind the last graph
+            share, shares = tile * tl.num_programs(2) + tl.program_id(2), n * tl.num_programs(2)
+            clear(out + split * out_split, o_node * first + o_cell * cell, out_split, share, shares, TI * TJ)
             return
     else:
         g, tile, cell = t.to(tl.int64), tl.program_id(2) // tl.cdiv(WIDTH, TJ), 0
@@ -115,7 +138,8 @@ def products(
     (left, right), (slot_ptr, block_ptr) = dense(a[0], b[0]), rows_dense(slot_ptr, block_ptr)
     height, width, depth = sides
     splits, graphs = slot_ptr.shape[0], slot_ptr.shape[1] - 1
-    ti, tj = (power(s, 16, 32) if s != N else 32 for s in (height, width))
+    tile = SQUARE if width == N else STRIP
+    ti, tj, tk = (most if side == N else power(side, 16, most) for side, most in zip(sides, tile, strict=False))
     fixed = 1 if width == N else tiles(width, tj)
     if height == N:
         table = tile_table(slot_ptr, block_ptr, positions, out[0].shape[1], ti, tj if width == N else 0)
@@ -125,7 +149,7 @@ def products(
     _products[grid](
         left, right, out[0], slot_ptr, table, graphs, most, *(x[0].numel() for x in (left, right, out[0])),
         slot_ptr.stride(0), height, width, depth, *a[1], *b[1], *out[1],
-        TI=ti, TJ=tj, TK=32, PRECISION=precision(left), num_warps=4,
+        TI=ti, TJ=tj, TK=tk, PRECISION=precision(left), num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
     return out[0]
 
@@ -133,7 +157,7 @@ def products(
 def sums(x: Tensor, weight: Tensor, slot_ptr: Tensor) -> Tensor:
     """Wᵀ X for each graph: [S, C, F] and [S, C, M] → [S, B, M, F]."""
     (splits, positions, features), columns, graphs = x.shape, weight.shape[2], slot_ptr.shape[1] - 1
-    out = x.new_zeros(splits, graphs, columns, features)
+    out = x.new_empty(splits, graphs, columns, features)
     return products(
         (columns, features, N),
         (weight, Place(node=columns, row=1, col=columns)),
@@ -146,7 +170,7 @@ def sums(x: Tensor, weight: Tensor, slot_ptr: Tensor) -> Tensor:
 def spread(value: Tensor, weight: Tensor, slot_ptr: Tensor) -> Tensor:
     """W V for each graph: [S, B, M, F] and [S, C, M] → [S, C, F]."""
     (splits, _, columns, features), positions = value.shape, weight.shape[1]
-    out = value.new_zeros(splits, positions, features)
+    out = value.new_empty(splits, positions, features)
     return products(
         (N, features, columns),
         (weight, Place(node=columns, row=columns)),
@@ -159,7 +183,7 @@ def spread(value: Tensor, weight: Tensor, slot_ptr: Tensor) -> Tensor:
 def dots(x: Tensor, value: Tensor, slot_ptr: Tensor) -> Tensor:
     """X Vᵀ for each graph: [S, C, F] and [S, B, M, F] → [S, C, M]."""
     (splits, positions, features), columns = x.shape, value.shape[2]
-    out = x.new_zeros(splits, positions, columns)
+    out = x.new_empty(splits, positions, columns)
     return products(
         (N, columns, features),
         (x, Place(node=features, row=features)),
@@ -178,21 +202,21 @@ def block_mm(weight: Tensor, x: Tensor, flip: bool, slot_ptr: Tensor, block_ptr:
     features = x.shape[2]
     rows = Place(node=features, row=features)
     matrix = MATRIX.flipped if flip else MATRIX
-    out = torch.zeros_like(x, memory_format=torch.contiguous_format)
+    out = torch.empty_like(x, memory_format=torch.contiguous_format)
     return products((N, features, N), (weight, matrix), (x, rows), (out, rows), slot_ptr, block_ptr, x.shape[1])
 
 
 def block_outer(a: Tensor, b: Tensor, slot_ptr: Tensor, block_ptr: Tensor, cells: int) -> Tensor:
     """The products of rows within each graph."""
     features = a.shape[2]
-    rows, out = Place(node=features, row=features), a.new_zeros(a.shape[0], cells)
+    rows, out = Place(node=features, row=features), a.new_empty(a.shape[0], cells)
     return products((N, N, features), (a, rows), (b, rows.flipped), (out, MATRIX), slot_ptr, block_ptr, a.shape[1])
 
 
 def block_product(a: Tensor, b: Tensor, flip_a: bool, flip_b: bool, slot_ptr: Tensor, block_ptr: Tensor) -> Tensor:
     """The matrix product of each graph's two matrices, either one transposed if flipped."""
     left, right = (MATRIX.flipped if flip else MATRIX for flip in (flip_a, flip_b))
-    out = torch.zeros_like(a, memory_format=torch.contiguous_format)
+    out = torch.empty_like(a, memory_format=torch.contiguous_format)
     graphs, cells = slot_ptr.shape[1] - 1, a.shape[1]
     positions = math.isqrt(graphs * cells) + 1  # Σ n ≤ √(B Σ n²): there are no more
     return products((N, N, N), (a, left), (b, right), (out, MATRIX), slot_ptr, block_ptr, positions)
