@@ -10,7 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from cgipool.ops.gpu.launch import dense, tiles
-from cgipool.ops.gpu.lines import clear, line
+from cgipool.ops.gpu.lines import fill, line
 
 ROWS, COLS, WARPS = 16, 64, 4
 """A program's rows, how many columns it reads at a time, and its warps."""
@@ -53,7 +53,7 @@ def _attention(
         soft = tl.exp(score - top[:, None]) * share[:, None]
         tl.store(out + base[:, None] + j[None, :], soft.to(out.dtype.element_ty), mask=inside)
     used = tl.load(block_ptr + split * (B + 1) + B)
-    clear(out + split * D, used, D, tl.program_id(0), tl.num_programs(0), ROWS * COLS)
+    fill(out + split * D, 0.0, used, D, tl.program_id(0), tl.num_programs(0), ROWS * COLS)
 
 
 def block_attention(

@@ -1,4 +1,5 @@
-"""What kernels on the lines of each graph's matrix share: where the line of a position lies, and zeros behind the last.
+"""What kernels on the lines of each graph's matrix share: where the line of a position lies, and filling
+what is behind the last graph.
 
 Shapes: C positions, B graphs, D cells. A program handles some consecutive positions, which may be of several graphs.
 """
@@ -18,8 +19,8 @@ def line(row, graph, slot_ptr, block_ptr, split, C, B):
 
 
 @triton.jit
-def clear(out, first, last, rank, programs, SIZE: tl.constexpr):
-    """Write zeros from first to last; this is the rank-th of so many programs that share the work."""
-    for start in range(first + rank * SIZE, last, programs * SIZE):
+def fill(out, value, first, last, share, shares, SIZE: tl.constexpr):
+    """Write a value from first to last; so many programs share the work, and this is one share of it."""
+    for start in range(first + share * SIZE, last, shares * SIZE):
         at = start + tl.arange(0, SIZE)
-        tl.store(out + at, tl.zeros((SIZE,), out.dtype.element_ty), mask=at < last)
+        tl.store(out + at, tl.zeros((SIZE,), out.dtype.element_ty) + value, mask=at < last)

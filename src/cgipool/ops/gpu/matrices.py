@@ -19,7 +19,7 @@ import triton.language as tl
 from torch import Tensor
 
 from cgipool.ops.gpu.launch import dense, power, precision, rows_dense, tiles
-from cgipool.ops.gpu.lines import clear
+from cgipool.ops.gpu.lines import fill
 from cgipool.ops.gpu.tiling import tile_table
 
 N = -1
@@ -90,7 +90,7 @@ def _products(
         n, cell = tl.load(entry + 3).to(tl.int32), tl.load(entry + 4)
         if g == B:  # behind the last graph
             share, shares = tile * tl.num_programs(2) + tl.program_id(2), n * tl.num_programs(2)
-            clear(out + split * out_split, o_node * first + o_cell * cell, out_split, share, shares, TI * TJ)
+            fill(out + split * out_split, 0.0, o_node * first + o_cell * cell, out_split, share, shares, TI * TJ)
             return
     else:
         g, tile, cell = t.to(tl.int64), tl.program_id(2) // tl.cdiv(WIDTH, TJ), 0

@@ -9,7 +9,7 @@ import triton.language as tl
 from torch import Tensor
 
 from cgipool.ops.gpu.launch import dense, tiles
-from cgipool.ops.gpu.lines import clear, line
+from cgipool.ops.gpu.lines import fill, line
 
 ROWS, COLS, WARPS = 16, 64, 4
 """A program's rows, how many columns it reads at a time, and its warps."""
@@ -36,7 +36,7 @@ def _scaled(
         value *= s[:, None] * tl.load(scale + (split * C + first)[:, None] + j[None, :], mask=inside, other=0.0)
         tl.store(out + base[:, None] + j[None, :], value.to(out.dtype.element_ty), mask=inside)
     used = tl.load(block_ptr + split * (B + 1) + B)
-    clear(out + split * D, used, D, tl.program_id(0), tl.num_programs(0), ROWS * COLS)
+    fill(out + split * D, 0.0, used, D, tl.program_id(0), tl.num_programs(0), ROWS * COLS)
 
 
 def block_scaled(
