@@ -51,12 +51,11 @@ class ASAP(nn.Module):
         a = level.with_loops()
 
         xt = self.gnn(x, level)
-        query = self.attend_query(self.query(level.neighbor_max(xt)))
-        node = self.attend_node(xt)
+        query, node = self._query(level.neighbor_max(xt)), ops.project(xt, self.attend_node.weight)
         alpha = ops.block_attention(a, query.squeeze(1), node.squeeze(1), LEAK, level.graph, *where)
         xc = ops.block_mm(alpha, x, False, *where)
 
-        one, two, three = self.fitness(xc).split(1, 1)
+        one, two, three = (ops.project(xc, self.fitness.weight) + self.fitness.bias).split(1, 1)
         around = ops.block_mm(a, torch.cat([level.alive.unsqueeze(1), three], 1), False, *where)
         phi = torch.sigmoid(one + around[:, :1] * two - around[:, 1:]).squeeze(1)
 
@@ -64,6 +63,11 @@ class ASAP(nn.Module):
         joined = ops.block_product(ops.block_product(alpha, a, False, False, *where), alpha, False, True, *where)
         pooled, coarse = DenseLevel.of_kept(level, xc, phi, keep, k, joined, loops=False)
         return Pooled(pooled, coarse, scores={"phi": phi})
+
+    def _query(self, m: Tensor) -> Tensor:
+        """[C, 1] w · (W m + b), as (w W) · m + w · b: no W m_i is formed."""
+        w = self.attend_query.weight
+        return ops.project(m, w @ self.query.weight) + (w @ self.query.bias + self.attend_query.bias)
 
     def extra_repr(self) -> str:
         """Shown in the module's repr."""
