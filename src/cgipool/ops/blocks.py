@@ -28,6 +28,14 @@ def _places(slot_ptr: Tensor, block_ptr: Tensor) -> Iterator[tuple[int, slice, s
             yield z - a, slice(a, z), slice(first, last)
 
 
+def _lines(slot_ptr: Tensor, block_ptr: Tensor) -> tuple[Array, Array]:
+    """Every position p of a graph, and what to add to a position q for the cell of row p and column q."""
+    slots = _plain(slot_ptr)
+    size, node = np.diff(slots), np.arange(slots[-1])
+    first, width = np.repeat(slots[:-1], size), np.repeat(size, size)
+    return node, np.repeat(_plain(block_ptr)[:-1], size) + (node - first) * width - first
+
+
 def block_adjacency(
     alive: Tensor,
     self_weight: float,
@@ -39,10 +47,8 @@ def block_adjacency(
     cells: int,
 ) -> Tensor:
     """A + self_weight · I among the living nodes as matrices, [D]."""
-    living, rows, slots = _plain(alive), _plain(row_ptr).astype(np.int64), _plain(slot_ptr)
-    size, node = np.diff(slots), np.arange(slots[-1])
-    first, width = np.repeat(slots[:-1], size), np.repeat(size, size)
-    row = np.repeat(_plain(block_ptr)[:-1], size) + (node - first) * width - first  # plus a column: the cell
+    living, rows = _plain(alive), _plain(row_ptr).astype(np.int64)
+    node, row = _lines(slot_ptr, block_ptr)
     out = np.zeros(cells, living.dtype)
     source = np.repeat(node, np.diff(rows[: len(node) + 1]))
     target = _plain(neighbor)[: len(source)].astype(np.int64)
@@ -160,9 +166,10 @@ def block_scaled(
     out = np.zeros_like(w)
     for shape, at, where in _alike(slot_ptr, block_ptr, len(s)):
         side, scaled = s[at].reshape(shape), out[where].reshape(*shape, shape[-1])
-        np.multiply(w[where].reshape(scaled.shape), side[..., None] * side[..., None, :], out=scaled)
-        diagonal = np.einsum("...ii->...i", scaled)
-        diagonal[...] = own * diagonal + loop * side * side
+        np.multiply(w[where].reshape(scaled.shape), side[..., None], out=scaled)
+        scaled *= side[..., None, :]
+    node, row = _lines(slot_ptr, block_ptr)
+    out[row + node] = own * out[row + node] + loop * s[node] ** 2
     return torch.from_numpy(out).to(weight.device)
 
 
@@ -177,14 +184,14 @@ def block_scaled_grad(
     block_ptr: Tensor,
 ) -> Tensor:
     """Gradient of `block_scaled` by its scale, [C]."""
-    g, w, s = _plain(grad), _plain(weight), _plain(scale)
-    out = np.zeros_like(s)
+    g, s = _plain(grad), _plain(scale)
+    slope, out = g * _plain(weight), np.zeros_like(s)
+    node, row = _lines(slot_ptr, block_ptr)
+    slope[row + node] = own * slope[row + node] + loop * g[row + node]
     for shape, at, where in _alike(slot_ptr, block_ptr, len(s)):
-        matrix, side = g[where].reshape(*shape, shape[-1]), s[at].reshape(*shape, 1)
-        slope = matrix * w[where].reshape(matrix.shape)
-        diagonal = np.einsum("...ii->...i", slope)
-        diagonal[...] = own * diagonal + loop * np.einsum("...ii->...i", matrix)
-        out[at] = (slope @ side + np.swapaxes(slope, -1, -2) @ side).ravel()
+        side, matrix = s[at].reshape(shape), slope[where].reshape(*shape, shape[-1])
+        sums = np.einsum("...ij,...j->...i", matrix, side) + np.einsum("...ji,...j->...i", matrix, side)
+        out[at] = sums.ravel()
     return torch.from_numpy(out).to(grad.device)
 
 
