@@ -68,6 +68,10 @@ class DenseLevel(Level):
         """Â x with Â = D^-½ (A + I) D^-½: a loop of weight 1 beside whatever weight a node has to itself."""
         return ops.block_mm(self._normalised, x, False, *self._where)
 
+    def convolve(self, x: Tensor, bias: Tensor, rectify: bool) -> Tensor:
+        """Â x + bias in one pass."""
+        return ops.block_convolve(self._normalised, x, bias, rectify, *self._where)
+
     def neighbor_sum(self, x: Tensor) -> Tensor:
         """A x."""
         return ops.block_mm(self.weight, x, False, *self._where)

@@ -3,6 +3,7 @@
 from cgipool.ops.library import (
     block_adjacency,
     block_attention,
+    block_convolve,
     block_max,
     block_mm,
     block_outer,
@@ -37,6 +38,7 @@ from cgipool.ops.library import (
 __all__ = [
     "block_adjacency",
     "block_attention",
+    "block_convolve",
     "block_max",
     "block_mm",
     "block_outer",

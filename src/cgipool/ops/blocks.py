@@ -71,6 +71,14 @@ def block_mm(weight: Tensor, x: Tensor, flip: bool, slot_ptr: Tensor, block_ptr:
     return torch.from_numpy(out).to(x.device)
 
 
+def block_convolve(
+    weight: Tensor, x: Tensor, bias: Tensor, rectify: bool, slot_ptr: Tensor, block_ptr: Tensor
+) -> Tensor:
+    """`block_mm` of x, plus bias [F], and, if asked for, what is positive of that."""
+    out = block_mm(weight, x, False, slot_ptr, block_ptr).add_(bias)
+    return out.relu_() if rectify else out
+
+
 def block_outer(a: Tensor, b: Tensor, slot_ptr: Tensor, block_ptr: Tensor, cells: int) -> Tensor:
     """The products of rows within each graph: out[p, q] = a[p] · b[q]; twice [C, F] → [D]."""
     if size := common_size(slot_ptr, len(a)):

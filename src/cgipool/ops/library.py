@@ -127,6 +127,19 @@ def _block_mm_grad(ctx: Any, grad: Tensor) -> tuple:
     return by_weight, by_x, None, None, None
 
 
+def _block_convolve_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    weight, x, _, ctx.rectify, *where = inputs
+    ctx.save_for_backward(weight, x, *where, *([output] if ctx.rectify else []))
+
+
+def _block_convolve_grad(ctx: Any, grad: Tensor) -> tuple:
+    weight, x, slot_ptr, block_ptr, *out = ctx.saved_tensors
+    grad, by_bias = rectify_grad(grad, out[0]) if ctx.rectify else (grad, column_sums(grad))
+    by_weight = block_outer(grad, x, slot_ptr, block_ptr, weight.shape[-1]) if ctx.needs_input_grad[0] else None
+    by_x = block_mm(weight, grad, True, slot_ptr, block_ptr) if ctx.needs_input_grad[1] else None
+    return by_weight, by_x, by_bias, None, None, None
+
+
 def _block_outer_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
     ctx.save_for_backward(*inputs[:4])
 
@@ -354,6 +367,14 @@ block_mm = GraphOp(
     _block_mm_grad,
     _block_mm_save,
     gpu="matrices.block_mm",
+)
+block_convolve = GraphOp(
+    blocks.block_convolve,
+    1,
+    lambda weight, x, bias, rectify, slot_ptr, block_ptr: _like(x),
+    _block_convolve_grad,
+    _block_convolve_save,
+    gpu="matrices.block_convolve",
 )
 block_outer = GraphOp(
     blocks.block_outer,

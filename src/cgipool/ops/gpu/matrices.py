@@ -19,7 +19,7 @@ import triton.language as tl
 from torch import Tensor
 
 from cgipool.ops.gpu.launch import dense, power, precision, rows_dense, tiles
-from cgipool.ops.gpu.lines import fill
+from cgipool.ops.gpu.lines import fill, fill_rows
 from cgipool.ops.gpu.tiling import tile_table
 
 N = -1
@@ -71,26 +71,42 @@ def _or(fixed: tl.constexpr, n):
     return n if fixed < 0 else fixed
 
 
+@triton.jit
+def _shifted(x, bias, split, col, WIDTH: tl.constexpr, BIASED: tl.constexpr, RECTIFY: tl.constexpr):
+    """x plus the bias of the columns, and what is positive of that, if asked for."""
+    if BIASED:
+        x += tl.load(bias + split * WIDTH + col, mask=col < WIDTH, other=0.0)
+    if RECTIFY:
+        x = tl.maximum(x, 0.0)
+    return x
+
+
 @triton.jit(do_not_specialize=["B", "R"])
 def _products(
-    a, b, out, slot_ptr, table, B, R, a_split, b_split, out_split, slot_split,
+    a, b, bias, out, slot_ptr, table, B, R, a_split, b_split, out_split, slot_split,
     HEIGHT: tl.constexpr, WIDTH: tl.constexpr, DEPTH: tl.constexpr,
     a_node: tl.constexpr, a_cell: tl.constexpr, a_graph: tl.constexpr, a_row: tl.constexpr, a_col: tl.constexpr,
     b_node: tl.constexpr, b_cell: tl.constexpr, b_graph: tl.constexpr, b_row: tl.constexpr, b_col: tl.constexpr,
     o_node: tl.constexpr, o_cell: tl.constexpr, o_graph: tl.constexpr, o_row: tl.constexpr, o_col: tl.constexpr,
+    BIASED: tl.constexpr, RECTIFY: tl.constexpr,
     TI: tl.constexpr, TJ: tl.constexpr, TK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """One tile TI × TJ of one graph's product. If its height is the graph's, the table tells which one, and programs
-    that are left write the zeros behind the last graph; else the program is of graph t. A fixed side is divided among
-    the programs of the last axis."""
+    that are left write behind the last graph what a product of zeros gives; else the program is of graph t. A fixed
+    side is divided among the programs of the last axis."""
     t, split = tl.program_id(0), tl.program_id(1).to(tl.int64)
     if HEIGHT < 0:
         entry = table + (split * R + t) * 5
         g, tile, first = tl.load(entry), tl.load(entry + 1).to(tl.int32), tl.load(entry + 2)
         n, cell = tl.load(entry + 3).to(tl.int32), tl.load(entry + 4)
         if g == B:  # behind the last graph
-            share, shares = tile * tl.num_programs(2) + tl.program_id(2), n * tl.num_programs(2)
-            fill(out + split * out_split, 0.0, o_node * first + o_cell * cell, out_split, share, shares, TI * TJ)
+            out += split * out_split
+            if WIDTH < 0:
+                fill(out, 0.0, cell, out_split, tile, n, TI * TJ)
+            else:
+                col = tl.program_id(2) * TJ + tl.arange(0, TJ)
+                row = _shifted(tl.zeros((TJ,), tl.float32), bias, split, col, WIDTH, BIASED, RECTIFY)
+                fill_rows(out, row, first, out_split // WIDTH, col, WIDTH, tile, n, TI, TJ)
             return
     else:
         g, tile, cell = t.to(tl.int64), tl.program_id(2) // tl.cdiv(WIDTH, TJ), 0
@@ -118,6 +134,7 @@ def _products(
             mask=(k < depth)[:, None] & (j < width)[None, :], other=0.0,
         )  # fmt: skip
         total += tl.dot(left.to(tl.float32), right.to(tl.float32), input_precision=PRECISION)
+    total = _shifted(total, bias, split, j, WIDTH, BIASED, RECTIFY)
     tl.store(
         out + i[:, None] * _or(o_row, n) + j[None, :] * _or(o_col, n), total.to(out.dtype.element_ty),
         mask=(i < height)[:, None] & (j < width)[None, :],
@@ -132,9 +149,11 @@ def products(
     slot_ptr: Tensor,
     block_ptr: Tensor,
     positions: int,
+    bias: Tensor | None = None,
+    rectify: bool = False,
 ) -> Tensor:
-    """out = a b for every graph; sides are the height, the width and the depth, fixed or N. The width is N
-    only if the height is."""
+    """out = a b for every graph; sides are the height, the width and the depth, fixed or N. The width is N only if the
+    height is. If the width alone is fixed, a bias [S, width] may be added, and what is positive taken of that."""
     (left, right), (slot_ptr, block_ptr) = dense(a[0], b[0]), rows_dense(slot_ptr, block_ptr)
     height, width, depth = sides
     splits, graphs = slot_ptr.shape[0], slot_ptr.shape[1] - 1
@@ -147,8 +166,9 @@ def products(
     else:
         table, most, grid = slot_ptr, 0, (graphs, splits, tiles(height, ti) * fixed)
     _products[grid](
-        left, right, out[0], slot_ptr, table, graphs, most, *(x[0].numel() for x in (left, right, out[0])),
-        slot_ptr.stride(0), height, width, depth, *a[1], *b[1], *out[1],
+        left, right, left if bias is None else bias.contiguous(), out[0], slot_ptr, table, graphs, most,
+        *(x[0].numel() for x in (left, right, out[0])), slot_ptr.stride(0),
+        height, width, depth, *a[1], *b[1], *out[1], BIASED=bias is not None, RECTIFY=rectify,
         TI=ti, TJ=tj, TK=tk, PRECISION=precision(left), num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
     return out[0]
@@ -204,6 +224,15 @@ def block_mm(weight: Tensor, x: Tensor, flip: bool, slot_ptr: Tensor, block_ptr:
     matrix = MATRIX.flipped if flip else MATRIX
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
     return products((N, features, N), (weight, matrix), (x, rows), (out, rows), slot_ptr, block_ptr, x.shape[1])
+
+
+def block_convolve(
+    weight: Tensor, x: Tensor, bias: Tensor, rectify: bool, slot_ptr: Tensor, block_ptr: Tensor
+) -> Tensor:
+    """W x for each graph, plus bias, and, if asked for, what is positive of that."""
+    features, out = x.shape[2], torch.empty_like(x, memory_format=torch.contiguous_format)
+    rows, where = Place(node=features, row=features), (slot_ptr, block_ptr, x.shape[1])
+    return products((N, features, N), (weight, MATRIX), (x, rows), (out, rows), *where, bias, rectify)
 
 
 def block_outer(a: Tensor, b: Tensor, slot_ptr: Tensor, block_ptr: Tensor, cells: int) -> Tensor:
