@@ -43,7 +43,7 @@ class DenseLevel(Level):
         those of nodes to themselves count only if `loops` are wanted."""
         if not level.compact:
             nodes = level.nodes._replace(alive=keep, size=k)
-            weight = ops.block_scaled(weight, keep, float(loops), 0.0, level.graph, level.slot_ptr, level.block_ptr)
+            weight = ops.block_scaled(weight, keep, float(loops), 0.0, level.slot_ptr, level.block_ptr)
             return ops.gated(x, gate * keep), cls(nodes, level.origin, False, weight)
         kept, before = positions_kept(keep)
         nodes = compacted(level.nodes, kept, before, k)
@@ -90,7 +90,7 @@ class DenseLevel(Level):
 
     def _looped(self, scale: Tensor) -> Tensor:
         """[D] S (A + I) S with S = diag(scale)."""
-        return ops.block_scaled(self.weight, scale, 1.0, 1.0, self.graph, *self._where)
+        return ops.block_scaled(self.weight, scale, 1.0, 1.0, *self._where)
 
     @property
     def squares(self) -> Tensor:

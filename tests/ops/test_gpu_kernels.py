@@ -80,7 +80,6 @@ def test_lines_of_several_chunks(name: str, monkeypatch: pytest.MonkeyPatch) -> 
     for module in (attention, scaled):
         monkeypatch.setattr(module, "ROWS", 4)
         monkeypatch.setattr(module, "COLS", 8)
-    monkeypatch.setattr(scaled, "SIDE", 8)
     check_against_float64(name, range(3))
 
 

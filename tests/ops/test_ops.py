@@ -134,10 +134,10 @@ def arguments(b: SimpleNamespace) -> dict[str, tuple]:
         "block_outer": (b.x, b.weight @ b.value[0], *blocks, b.cells),
         "block_product": (b.first, b.second, True, False, *blocks),
         "block_max": (b.first, b.x, b.graph, *blocks),
-        "block_attention": (b.first, b.x[:, 0], b.x[:, 1], 0.2, b.graph, *blocks),
-        "block_attention_grad": (b.second, attention_of(b), b.x[:, 0], b.x[:, 1], 0.2, b.graph, *blocks),
-        "block_scaled": (b.first, b.scale, 0.5, 2.0, b.graph, *blocks),
-        "block_scaled_grad": (b.second, b.first, b.scale, 0.5, 2.0, b.graph, *blocks),
+        "block_attention": (b.first, b.x[:, 0], b.x[:, 1], 0.2, *blocks),
+        "block_attention_grad": (b.second, attention_of(b), b.x[:, 0], b.x[:, 1], 0.2, *blocks),
+        "block_scaled": (b.first, b.scale, 0.5, 2.0, *blocks),
+        "block_scaled_grad": (b.second, b.first, b.scale, 0.5, 2.0, *blocks),
         "block_max_grad": (b.x, library.block_max(b.first, b.x, b.graph, *blocks)[1], *where),
     }
 
@@ -366,7 +366,7 @@ def test_maximum_shares_its_gradient_among_ties():
 def test_attention_with_large_scores():
     a, slot_ptr, block_ptr = torch.ones(4), torch.tensor([0, 2]), torch.tensor([0, 4])
     query, node = torch.tensor([1e4, -1e5]), torch.tensor([0.0, 2.0])
-    alpha = ops.block_attention(a, query, node, 0.2, torch.zeros(2, dtype=torch.long), slot_ptr, block_ptr)
+    alpha = ops.block_attention(a, query, node, 0.2, slot_ptr, block_ptr)
     odds = torch.tensor([2.0, 0.4]).exp()
     torch.testing.assert_close(alpha.view(2, 2), torch.stack([1 / (1 + odds), odds / (1 + odds)], 1), rtol=0.01, atol=0)
 

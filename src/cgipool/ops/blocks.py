@@ -123,9 +123,7 @@ def block_max_grad(grad: Tensor, where: Tensor, graph: Tensor, slot_ptr: Tensor)
     return torch.zeros_like(grad).scatter_add_(0, where.clamp(min=0), grad.masked_fill(where < 0, 0.0))
 
 
-def block_attention(
-    a: Tensor, query: Tensor, node: Tensor, leak: float, graph: Tensor, slot_ptr: Tensor, block_ptr: Tensor
-) -> Tensor:
+def block_attention(a: Tensor, query: Tensor, node: Tensor, leak: float, slot_ptr: Tensor, block_ptr: Tensor) -> Tensor:
     """The softmax over the columns j with a_ij > 0 of LeakyReLU(query_i + node_j), whose slope below 0 is `leak`;
     a [D], query and node [C] → [D]. A row without such columns has 0."""
     linked, q, v = _plain(a) > 0, _plain(query), _plain(node)
@@ -149,7 +147,6 @@ def block_attention_grad(
     query: Tensor,
     node: Tensor,
     leak: float,
-    graph: Tensor,
     slot_ptr: Tensor,
     block_ptr: Tensor,
 ) -> tuple[Tensor, Tensor]:
@@ -165,9 +162,7 @@ def block_attention_grad(
     return torch.from_numpy(by_query).to(grad.device), torch.from_numpy(by_node).to(grad.device)
 
 
-def block_scaled(
-    weight: Tensor, scale: Tensor, own: float, loop: float, graph: Tensor, slot_ptr: Tensor, block_ptr: Tensor
-) -> Tensor:
+def block_scaled(weight: Tensor, scale: Tensor, own: float, loop: float, slot_ptr: Tensor, block_ptr: Tensor) -> Tensor:
     """S W S for each graph, S = diag(scale), where a node's weight to itself is first taken times `own` and plus
     `loop`; [D] and [C] → [D]."""
     w, s = _plain(weight), _plain(scale)
@@ -187,7 +182,6 @@ def block_scaled_grad(
     scale: Tensor,
     own: float,
     loop: float,
-    graph: Tensor,
     slot_ptr: Tensor,
     block_ptr: Tensor,
 ) -> Tensor:

@@ -176,7 +176,7 @@ def _block_attention_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
 
 def _block_attention_grad(ctx: Any, grad: Tensor) -> tuple:
     alpha, query, node, *where = ctx.saved_tensors
-    return None, *block_attention_grad(grad, alpha, query, node, ctx.leak, *where), None, None, None, None
+    return None, *block_attention_grad(grad, alpha, query, node, ctx.leak, *where), None, None, None
 
 
 def _block_scaled_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
@@ -188,7 +188,7 @@ def _block_scaled_grad(ctx: Any, grad: Tensor) -> tuple:
     weight, scale, *where = ctx.saved_tensors
     by_weight = block_scaled(grad, scale, ctx.own, 0.0, *where) if ctx.needs_input_grad[0] else None
     by_scale = block_scaled_grad(grad, weight, scale, ctx.own, ctx.loop, *where) if ctx.needs_input_grad[1] else None
-    return by_weight, by_scale, None, None, None, None, None
+    return by_weight, by_scale, None, None, None, None
 
 
 def _convolve_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
@@ -406,7 +406,7 @@ block_max_grad = GraphOp(
 block_attention = GraphOp(
     blocks.block_attention,
     1,
-    lambda a, query, node, leak, graph, slot_ptr, block_ptr: _like(a),
+    lambda a, query, node, leak, slot_ptr, block_ptr: _like(a),
     _block_attention_grad,
     _block_attention_save,
     gpu="attention.block_attention",
@@ -414,13 +414,13 @@ block_attention = GraphOp(
 block_attention_grad = GraphOp(
     blocks.block_attention_grad,
     1,
-    lambda grad, alpha, query, node, leak, graph, slot_ptr, block_ptr: (_like(query), _like(node)),
+    lambda grad, alpha, query, node, leak, slot_ptr, block_ptr: (_like(query), _like(node)),
     gpu="attention.block_attention_grad",
 )
 block_scaled = GraphOp(
     blocks.block_scaled,
     1,
-    lambda weight, scale, own, loop, graph, slot_ptr, block_ptr: _like(weight),
+    lambda weight, scale, own, loop, slot_ptr, block_ptr: _like(weight),
     _block_scaled_grad,
     _block_scaled_save,
     gpu="scaled.block_scaled",
@@ -428,7 +428,7 @@ block_scaled = GraphOp(
 block_scaled_grad = GraphOp(
     blocks.block_scaled_grad,
     1,
-    lambda grad, weight, scale, own, loop, graph, slot_ptr, block_ptr: _like(scale),
+    lambda grad, weight, scale, own, loop, slot_ptr, block_ptr: _like(scale),
     gpu="scaled.block_scaled_grad",
 )
 convolve = GraphOp(

@@ -52,7 +52,7 @@ class ASAP(nn.Module):
 
         xt = self.gnn(x, level)
         query, node = self._query(level.neighbor_max(xt)), ops.project(xt, self.attend_node.weight)
-        alpha = ops.block_attention(a, query.squeeze(1), node.squeeze(1), LEAK, level.graph, *where)
+        alpha = ops.block_attention(a, query.squeeze(1), node.squeeze(1), LEAK, *where)
         xc = ops.block_mm(alpha, x, False, *where)
 
         one, two, three = (ops.project(xc, self.fitness.weight) + self.fitness.bias).split(1, 1)

@@ -8,9 +8,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from cgipool.ops.gpu.fill import fill
 from cgipool.ops.gpu.launch import dense, power, rows_dense, tiles
-from cgipool.ops.gpu.lines import fill
-from cgipool.ops.gpu.tiling import tile_table
+from cgipool.ops.gpu.tiling import entry, tile_table
 
 
 @triton.jit(do_not_specialize=["C", "E", "B", "D", "R", "Q"])
@@ -67,9 +67,7 @@ def _max(
 ):  # fmt: skip
     """The maximum over the columns j with positive weight, one after another, and the first that attains it."""
     split = tl.program_id(1).to(tl.int64)
-    entry = table + (split * R + tl.program_id(0)) * 5
-    g, tile, first = tl.load(entry), tl.load(entry + 1).to(tl.int32), tl.load(entry + 2)
-    n, cell = tl.load(entry + 3).to(tl.int32), tl.load(entry + 4)
+    g, tile, first, n, cell = entry(table, R)
     top += split * C * F
     where += split * C * F
     if g == B:  # behind the last graph
@@ -121,9 +119,7 @@ def _max_grad(
 ):  # fmt: skip
     """out[q] = Σ over the positions p of its graph of grad[p] where the maximum of p is attained at q."""
     split = tl.program_id(1).to(tl.int64)
-    entry = table + (split * R + tl.program_id(0)) * 5
-    g, tile, first = tl.load(entry), tl.load(entry + 1).to(tl.int32), tl.load(entry + 2)
-    n = tl.load(entry + 3).to(tl.int32)
+    g, tile, first, n, _ = entry(table, R)
     out += split * C * F
     if g == B:  # behind the last graph
         share, shares = tile * tl.num_programs(2) + tl.program_id(2), n * tl.num_programs(2)

@@ -18,9 +18,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from cgipool.ops.gpu.fill import fill, fill_rows
 from cgipool.ops.gpu.launch import dense, power, precision, rows_dense, tiles
-from cgipool.ops.gpu.lines import fill, fill_rows
-from cgipool.ops.gpu.tiling import tile_table
+from cgipool.ops.gpu.tiling import entry, tile_table
 
 N = -1
 """Stands for the number of nodes of the graph, as a side or a stride."""
@@ -92,13 +92,11 @@ def _products(
     TI: tl.constexpr, TJ: tl.constexpr, TK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """One tile TI × TJ of one graph's product. If its height is the graph's, the table tells which one, and programs
-    that are left write behind the last graph what a product of zeros gives; else the program is of graph t. A fixed
-    side is divided among the programs of the last axis."""
-    t, split = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    that are left write behind the last graph what a product of zeros gives; else each graph has programs of its own. A
+    fixed side is divided among the programs of the last axis."""
+    split = tl.program_id(1).to(tl.int64)
     if HEIGHT < 0:
-        entry = table + (split * R + t) * 5
-        g, tile, first = tl.load(entry), tl.load(entry + 1).to(tl.int32), tl.load(entry + 2)
-        n, cell = tl.load(entry + 3).to(tl.int32), tl.load(entry + 4)
+        g, tile, first, n, cell = entry(table, R)
         if g == B:  # behind the last graph
             out += split * out_split
             if WIDTH < 0:
@@ -109,7 +107,7 @@ def _products(
                 fill_rows(out, row, first, out_split // WIDTH, col, WIDTH, tile, n, TI, TJ)
             return
     else:
-        g, tile, cell = t.to(tl.int64), tl.program_id(2) // tl.cdiv(WIDTH, TJ), 0
+        g, tile, cell = tl.program_id(0).to(tl.int64), tl.program_id(2) // tl.cdiv(WIDTH, TJ), 0
         first = tl.load(slot_ptr + split * slot_split + g)
         n = (tl.load(slot_ptr + split * slot_split + g + 1) - first).to(tl.int32)
     if WIDTH < 0:

@@ -9,9 +9,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from cgipool.ops.gpu.fill import fill_rows
 from cgipool.ops.gpu.launch import dense, power
 from cgipool.ops.gpu.launch import tiles as tiles_of
-from cgipool.ops.gpu.lines import fill_rows
 from cgipool.ops.tiles import WORD
 
 

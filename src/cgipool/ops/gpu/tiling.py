@@ -1,8 +1,9 @@
 """Which tile of which graph a program handles, where every graph has a matrix with as many rows as nodes.
 
 Shapes: S splits, B graphs, R tiles at most. How many tiles there are is known on the device alone, so more programs
-start than are needed, and a table [S, R, 5] tells each one its part; that is one load, where finding it among the sizes
-would take a chain of them.
+start than are needed, and a table [S, R, 5] tells each one its part; finding it among the sizes would take every one of
+them a chain of loads. Programs that are left have the table's last entries, of graph B, and write what is behind the
+last graph.
 """
 
 import triton
@@ -32,12 +33,19 @@ def _table(
     first, cell = tl.load(slot_ptr + g), tl.load(block_ptr + split * block_split + g)
     for begin in range(0, own, SIZE):
         tile = begin + tl.arange(0, SIZE)
-        entry, mask = table + (split * R + start + tile) * 5, tile < own
-        tl.store(entry, tl.zeros_like(tile) + g, mask=mask)
-        tl.store(entry + 1, tile, mask=mask)
-        tl.store(entry + 2, tl.zeros_like(tile) + first, mask=mask)
-        tl.store(entry + 3, tl.zeros_like(tile) + n, mask=mask)
-        tl.store(entry + 4, tl.zeros_like(tile) + cell, mask=mask)
+        at, mask = table + (split * R + start + tile) * 5, tile < own
+        tl.store(at, tl.zeros_like(tile) + g, mask=mask)
+        tl.store(at + 1, tile, mask=mask)
+        tl.store(at + 2, tl.zeros_like(tile) + first, mask=mask)
+        tl.store(at + 3, tl.zeros_like(tile) + n, mask=mask)
+        tl.store(at + 4, tl.zeros_like(tile) + cell, mask=mask)
+
+
+@triton.jit
+def entry(table, R):
+    """What a program's entry holds: the graph, the tile, and the graph's first position, size and first cell."""
+    at = table + (tl.program_id(1).to(tl.int64) * R + tl.program_id(0)) * 5
+    return tl.load(at), tl.load(at + 1).to(tl.int32), tl.load(at + 2), tl.load(at + 3).to(tl.int32), tl.load(at + 4)
 
 
 def tile_table(slot_ptr: Tensor, block_ptr: Tensor, positions: int, cells: int, ti: int, tj: int = 0) -> Tensor:

@@ -1,21 +1,7 @@
-"""What kernels on the lines of each graph's matrix share: where the line of a position lies, and filling
-what is behind the last graph.
-
-Shapes: C positions, B graphs, D cells. A program handles some consecutive positions, which may be of several graphs.
-"""
+"""Filling what is behind the last graph, the work being shared among programs."""
 
 import triton
 import triton.language as tl
-
-
-@triton.jit
-def line(row, graph, slot_ptr, block_ptr, split, C, B):
-    """Of positions of a split: whether each is of a graph, that graph's first position, its size and its first cell."""
-    here = row < tl.load(slot_ptr + split * (B + 1) + B)
-    at = split * (B + 1) + tl.load(graph + split * C + row, mask=here, other=0)
-    first = tl.load(slot_ptr + at, mask=here, other=0)
-    n = tl.load(slot_ptr + at + 1, mask=here, other=0) - first
-    return here, first, n, tl.load(block_ptr + at, mask=here, other=0)
 
 
 @triton.jit
