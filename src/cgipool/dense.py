@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from cgipool import ops
-from cgipool.level import Level, Nodes, Origin, block_ptr_of, cells_of, compacted, positions_kept
+from cgipool.level import Level, Nodes, Origin, compacted, positions_kept
 
 
 class DenseLevel(Level):
@@ -37,25 +37,24 @@ class DenseLevel(Level):
 
     @classmethod
     def of_kept(
-        cls, level: Level, x: Tensor, gate: Tensor, keep: Tensor, k: Tensor, weight: Tensor
+        cls, level: Level, x: Tensor, gate: Tensor, keep: Tensor, k: Tensor, weight: Tensor, loops: bool
     ) -> tuple[Tensor, "DenseLevel"]:
-        """H(idx) ⊙ gate(idx), W(idx, idx): the nodes of a level with keep = 1, joined by new weights [D]."""
-        where = (level.slot_ptr, block_ptr_of(level.slot_ptr))
+        """H(idx) ⊙ gate(idx), W(idx, idx): the nodes of a level with keep = 1, joined by new weights [D], of which
+        those of nodes to themselves count only if `loops` are wanted."""
         gate = level.acting(gate, keep, k)
         if not level.compact:
-            column = keep.unsqueeze(1)
-            both = ops.block_outer(column, column, *where, len(weight))
             nodes = level.nodes._replace(alive=keep, size=k)
-            return ops.gated(x, gate * keep), cls(nodes, level.origin, False, weight * both)
+            weight = ops.block_scaled(weight, keep, float(loops), 0.0, level.slot_ptr, level.block_ptr)
+            return ops.gated(x, gate * keep), cls(nodes, level.origin, False, weight)
         kept, before = positions_kept(keep)
         nodes = compacted(level.nodes, kept, before, k)
-        cells, back = _cells_kept(level.slot_ptr, kept, k)
+        cells, back = _cells_kept(level.slot_ptr, kept, k, loops)
         weight = ops.pick(weight.unsqueeze(1), cells, back).squeeze(1)
         return ops.take(x, gate, kept, before), cls(nodes, level.origin, True, weight)
 
     @cached_property
     def _where(self) -> tuple[Tensor, Tensor]:
-        return self.slot_ptr, block_ptr_of(self.slot_ptr)
+        return self.slot_ptr, self.block_ptr
 
     @cached_property
     def degree(self) -> Tensor:
@@ -63,13 +62,16 @@ class DenseLevel(Level):
         return ops.block_mm(self.weight, self.alive.unsqueeze(1), False, *self._where).squeeze(1)
 
     @cached_property
-    def _inverse_root(self) -> Tensor:
-        return (self.alive * torch.rsqrt(self.degree + 1.0)).unsqueeze(1)
+    def _normalised(self) -> Tensor:
+        return self._looped(self.alive * torch.rsqrt(self.degree + 1.0))
 
     def propagate(self, x: Tensor) -> Tensor:
         """Â x with Â = D^-½ (A + I) D^-½: a loop of weight 1 beside whatever weight a node has to itself."""
-        scaled = x * self._inverse_root
-        return (self.neighbor_sum(scaled) + scaled) * self._inverse_root
+        return ops.block_mm(self._normalised, x, False, *self._where)
+
+    def convolve(self, x: Tensor, bias: Tensor, rectify: bool) -> Tensor:
+        """Â x + bias in one pass."""
+        return ops.block_convolve(self._normalised, x, bias, rectify, *self._where)
 
     def neighbor_sum(self, x: Tensor) -> Tensor:
         """A x."""
@@ -81,11 +83,15 @@ class DenseLevel(Level):
 
     def with_loops(self) -> Tensor:
         """[D] A + I."""
-        return self.weight + self._loops
+        return self._loops
 
     @cached_property
     def _loops(self) -> Tensor:
-        return _diagonal(self, self.alive)
+        return self._looped(self.alive)
+
+    def _looped(self, scale: Tensor) -> Tensor:
+        """[D] S (A + I) S with S = diag(scale)."""
+        return ops.block_scaled(self.weight, scale, 1.0, 1.0, *self._where)
 
     @property
     def squares(self) -> Tensor:
@@ -94,29 +100,23 @@ class DenseLevel(Level):
 
     def coarsen(self, x: Tensor, gate: Tensor, keep: Tensor, k: Tensor) -> tuple[Tensor, Level]:
         """The features and the level of the kept nodes, with the weights among them."""
-        return DenseLevel.of_kept(self, x, gate, keep, k, self.weight)
+        return DenseLevel.of_kept(self, x, gate, keep, k, self.weight, loops=True)
 
 
-def without_diagonal(level: Level, weight: Tensor) -> Tensor:
-    """[D] the matrices over a level's positions with zeros on their diagonals."""
-    return weight * (1.0 - _diagonal(level, torch.ones_like(level.alive)))
-
-
-def _diagonal(level: Level, value: Tensor) -> Tensor:
-    """[D] matrices with value [C] on their diagonals and no edges."""
-    row_ptr, neighbor = level.slot_ptr.new_zeros(len(value) + 1), level.slot_ptr.new_zeros(0)
-    where = (level.graph, level.slot_ptr, block_ptr_of(level.slot_ptr))
-    return ops.block_adjacency(value, 1.0, row_ptr, neighbor, *where, cells_of(level))
-
-
-def _cells_kept(slot_ptr: Tensor, kept: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-    """The cells of the kept rows and columns, row by row, and for every cell its new number or −1."""
+def _cells_kept(slot_ptr: Tensor, kept: Tensor, k: Tensor, loops: bool) -> tuple[Tensor, Tensor]:
+    """The cells of the kept rows and columns, row by row, and for every cell its new number or −1. Without loops there
+    is no cell, −1, on the diagonals."""
     slots, size, count = slot_ptr.cpu().numpy(), np.diff(slot_ptr.cpu().numpy()), k.cpu().numpy()
     start = np.append(0, np.cumsum(size * size))
     first = np.append(0, np.cumsum(count))
     place = kept.cpu().numpy() - np.repeat(slots[:-1], count)
-    parts = [(start[b] + place[a:z, None] * size[b] + place[a:z]).ravel() for b, (a, z) in enumerate(pairwise(first))]
+    parts = []
+    for b, (a, z) in enumerate(pairwise(first)):
+        part = start[b] + place[a:z, None] * size[b] + place[a:z]
+        if not loops:
+            np.fill_diagonal(part, -1)
+        parts.append(part.ravel())
     cells = np.concatenate(parts)
-    back = np.full(start[-1], -1)
-    back[cells] = np.arange(len(cells))
+    number, back = np.nonzero(cells >= 0)[0], np.full(start[-1], -1)
+    back[cells[number]] = number
     return torch.from_numpy(cells).to(kept.device), torch.from_numpy(back).to(kept.device)

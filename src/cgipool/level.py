@@ -91,6 +91,11 @@ class Level(ABC):
             return TiledLevel(nodes, origin, edges, lambda: batch.bits)
         return SparseLevel(nodes, origin, compact, edges)
 
+    @cached_property
+    def block_ptr(self) -> Tensor:
+        """[B + 1] where each graph's matrix over its positions begins (see ops/blocks.py)."""
+        return torch.nn.functional.pad(torch.cumsum(torch.diff(self.slot_ptr).square(), 0), (1, 0))
+
     @property
     @abstractmethod
     def degree(self) -> Tensor:
@@ -248,7 +253,7 @@ class SparseLevel(Level):
 
     def with_loops(self) -> Tensor:
         """[D] A + I as one matrix per graph."""
-        where = (self.graph, self.slot_ptr, block_ptr_of(self.slot_ptr))
+        where = (self.graph, self.slot_ptr, self.block_ptr)
         return ops.block_adjacency(self.alive, 1.0, *self.edges, *where, cells_of(self))
 
     def coarsen(self, x: Tensor, gate: Tensor, keep: Tensor, k: Tensor) -> tuple[Tensor, Level]:
@@ -362,11 +367,6 @@ def positions_kept(keep: Tensor) -> tuple[Tensor, Tensor]:
 def compacted(nodes: Nodes, kept: Tensor, before: Tensor, k: Tensor) -> Nodes:
     """The kept positions alone, k[b] of them in graph b."""
     return Nodes(nodes.graph[kept], before[nodes.slot_ptr], nodes.alive[kept], k, nodes.position[kept])
-
-
-def block_ptr_of(slot_ptr: Tensor) -> Tensor:
-    """[B + 1] where each graph's matrix over its positions begins."""
-    return torch.nn.functional.pad(torch.cumsum(torch.diff(slot_ptr).square(), 0), (1, 0))
 
 
 def cells_of(level: Level) -> int:

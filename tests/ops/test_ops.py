@@ -130,9 +130,14 @@ def arguments(b: SimpleNamespace) -> dict[str, tuple]:
         "neighbor_max_grad": (b.x, library.neighbor_max(b.x, b.alive, *edges)[1], *edges),
         "block_adjacency": (b.alive, 0.5, *edges, b.graph, *blocks, b.cells),
         "block_mm": (b.first, b.x, True, *blocks),
+        "block_convolve": (b.first, b.x, b.value[0, 0], True, *blocks),
         "block_outer": (b.x, b.weight @ b.value[0], *blocks, b.cells),
         "block_product": (b.first, b.second, True, False, *blocks),
         "block_max": (b.first, b.x, b.graph, *blocks),
+        "block_attention": (b.first, b.x[:, 0], b.x[:, 1], 0.2, *blocks),
+        "block_attention_grad": (b.second, attention_of(b), b.x[:, 0], b.x[:, 1], 0.2, *blocks),
+        "block_scaled": (b.first, b.scale, 0.5, 2.0, *blocks),
+        "block_scaled_grad": (b.second, b.first, b.scale, 0.5, 2.0, *blocks),
         "block_max_grad": (b.x, library.block_max(b.first, b.x, b.graph, *blocks)[1], *where),
     }
 
@@ -149,6 +154,12 @@ def cells(b: SimpleNamespace, dense: torch.Tensor) -> torch.Tensor:
     """The cells of a matrix over all positions."""
     nodes = len(b.x) - PADDING
     return torch.nn.functional.pad(dense[:nodes, :nodes].flatten()[b.same], (0, PADDING))
+
+
+def attention_of(b: SimpleNamespace) -> torch.Tensor:
+    """Cells of the softmax over the positive columns of a row."""
+    score = torch.nn.functional.leaky_relu(b.x[:, :1] + b.x[:, 1], 0.2)
+    return cells(b, score.masked_fill(matrix(b, b.first) <= 0, -torch.inf).softmax(1).nan_to_num(0.0))
 
 
 def masked_max(mask: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
@@ -204,9 +215,12 @@ def expected(b: SimpleNamespace) -> dict[str, torch.Tensor]:
         "neighbor_max": masked_max(((b.adjacency + eye) * b.alive * b.alive[:, None]) > 0, b.x),
         "block_adjacency": cells(b, (b.adjacency + 0.5 * eye) * b.alive * b.alive[:, None]),
         "block_mm": matrix(b, b.first).T @ b.x,
+        "block_convolve": torch.relu(matrix(b, b.first) @ b.x + b.value[0, 0]),
         "block_outer": cells(b, b.x @ (b.weight @ b.value[0]).T),
         "block_product": cells(b, matrix(b, b.first).T @ matrix(b, b.second)),
         "block_max": masked_max(matrix(b, b.first) > 0, b.x),
+        "block_attention": attention_of(b),
+        "block_scaled": cells(b, s @ (matrix(b, b.first) * (1 - 0.5 * eye) + 2.0 * eye) @ s),
     }
 
 
@@ -271,9 +285,12 @@ DIFFERENTIABLE = {
     "softmax": (0,),
     "neighbor_max": (0,),
     "block_mm": (0, 1),
+    "block_convolve": (0, 1, 2),
     "block_outer": (0, 1),
     "block_product": (0, 1),
     "block_max": (1,),
+    "block_attention": (1, 2),
+    "block_scaled": (0, 1),
 }
 """Which arguments of an op have a gradient."""
 
@@ -344,6 +361,14 @@ def test_maximum_shares_its_gradient_among_ties():
     top, _ = ops.readout(x, torch.ones(4), graph, slot_ptr)
     top.sum().backward()
     assert x.grad.squeeze(1).tolist() == [0.0, 0.5, 0.5, 0.0]
+
+
+def test_attention_with_large_scores():
+    a, slot_ptr, block_ptr = torch.ones(4), torch.tensor([0, 2]), torch.tensor([0, 4])
+    query, node = torch.tensor([1e4, -1e5]), torch.tensor([0.0, 2.0])
+    alpha = ops.block_attention(a, query, node, 0.2, slot_ptr, block_ptr)
+    odds = torch.tensor([2.0, 0.4]).exp()
+    torch.testing.assert_close(alpha.view(2, 2), torch.stack([1 / (1 + odds), odds / (1 + odds)], 1), rtol=0.01, atol=0)
 
 
 class TestKeepTopK:

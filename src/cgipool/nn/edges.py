@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cgipool.dense import DenseLevel
 from cgipool.errors import UserError
-from cgipool.level import Level, Nodes, Origin, block_ptr_of, cells_of
+from cgipool.level import Level, Nodes, Origin, cells_of
 from cgipool.pool.pyg import EdgeListLevel
 
 
@@ -58,7 +58,7 @@ class PyGLevel(EdgeListLevel):
         source, target = self.edge_index
         first = self.slot_ptr[self.graph]
         node = torch.arange(len(first), device=first.device)
-        row = block_ptr_of(self.slot_ptr)[self.graph] + (node - first) * self.size[self.graph] - first
+        row = self.block_ptr[self.graph] + (node - first) * self.size[self.graph] - first
         cells = self.alive.new_zeros(cells_of(self)).index_fill(0, row + node, 1.0)
         return cells.index_add(0, row[target] + source, self.weight)
 
@@ -103,7 +103,7 @@ def numbering(perm: Tensor, nodes: int) -> Tensor:
 
 def edges_of(level: DenseLevel) -> Edges:
     """The pairs of nodes that are joined by a weight other than 0, and their weights."""
-    ends = block_ptr_of(level.slot_ptr)
+    ends = level.block_ptr
     cell = level.weight.detach().nonzero().squeeze(1)
     graph = torch.searchsorted(ends[1:].contiguous(), cell, right=True)
     first, size, place = level.slot_ptr[graph], level.size[graph], cell - ends[graph]

@@ -2,10 +2,13 @@
 
 from cgipool.ops.library import (
     block_adjacency,
+    block_attention,
+    block_convolve,
     block_max,
     block_mm,
     block_outer,
     block_product,
+    block_scaled,
     close_up,
     convolve,
     degree,
@@ -34,10 +37,13 @@ from cgipool.ops.library import (
 
 __all__ = [
     "block_adjacency",
+    "block_attention",
+    "block_convolve",
     "block_max",
     "block_mm",
     "block_outer",
     "block_product",
+    "block_scaled",
     "close_up",
     "convolve",
     "degree",

@@ -127,6 +127,19 @@ def _block_mm_grad(ctx: Any, grad: Tensor) -> tuple:
     return by_weight, by_x, None, None, None
 
 
+def _block_convolve_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    weight, x, _, ctx.rectify, *where = inputs
+    ctx.save_for_backward(weight, x, *where, *([output] if ctx.rectify else []))
+
+
+def _block_convolve_grad(ctx: Any, grad: Tensor) -> tuple:
+    weight, x, slot_ptr, block_ptr, *out = ctx.saved_tensors
+    grad, by_bias = rectify_grad(grad, out[0]) if ctx.rectify else (grad, column_sums(grad))
+    by_weight = block_outer(grad, x, slot_ptr, block_ptr, weight.shape[-1]) if ctx.needs_input_grad[0] else None
+    by_x = block_mm(weight, grad, True, slot_ptr, block_ptr) if ctx.needs_input_grad[1] else None
+    return by_weight, by_x, by_bias, None, None, None
+
+
 def _block_outer_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
     ctx.save_for_backward(*inputs[:4])
 
@@ -154,6 +167,28 @@ def _block_product_grad(ctx: Any, grad: Tensor) -> tuple:
         left, right = ((grad, True), (a, flip_a)) if flip_b else ((a, not flip_a), (grad, False))
         by_b = block_product(left[0], right[0], left[1], right[1], *where)
     return by_a, by_b, None, None, None, None
+
+
+def _block_attention_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    _, query, node, ctx.leak, *where = inputs
+    ctx.save_for_backward(output, query, node, *where)
+
+
+def _block_attention_grad(ctx: Any, grad: Tensor) -> tuple:
+    alpha, query, node, *where = ctx.saved_tensors
+    return None, *block_attention_grad(grad, alpha, query, node, ctx.leak, *where), None, None, None
+
+
+def _block_scaled_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    weight, scale, ctx.own, ctx.loop, *where = inputs
+    ctx.save_for_backward(weight, scale, *where)
+
+
+def _block_scaled_grad(ctx: Any, grad: Tensor) -> tuple:
+    weight, scale, *where = ctx.saved_tensors
+    by_weight = block_scaled(grad, scale, ctx.own, 0.0, *where) if ctx.needs_input_grad[0] else None
+    by_scale = block_scaled_grad(grad, weight, scale, ctx.own, ctx.loop, *where) if ctx.needs_input_grad[1] else None
+    return by_weight, by_scale, None, None, None, None
 
 
 def _convolve_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
@@ -333,6 +368,14 @@ block_mm = GraphOp(
     _block_mm_save,
     gpu="matrices.block_mm",
 )
+block_convolve = GraphOp(
+    blocks.block_convolve,
+    1,
+    lambda weight, x, bias, rectify, slot_ptr, block_ptr: _like(x),
+    _block_convolve_grad,
+    _block_convolve_save,
+    gpu="matrices.block_convolve",
+)
 block_outer = GraphOp(
     blocks.block_outer,
     2,
@@ -359,6 +402,34 @@ block_max = GraphOp(
 )
 block_max_grad = GraphOp(
     blocks.block_max_grad, 2, lambda grad, where, graph, slot_ptr: _like(grad), gpu="cells.block_max_grad"
+)
+block_attention = GraphOp(
+    blocks.block_attention,
+    1,
+    lambda a, query, node, leak, slot_ptr, block_ptr: _like(a),
+    _block_attention_grad,
+    _block_attention_save,
+    gpu="attention.block_attention",
+)
+block_attention_grad = GraphOp(
+    blocks.block_attention_grad,
+    1,
+    lambda grad, alpha, query, node, leak, slot_ptr, block_ptr: (_like(query), _like(node)),
+    gpu="attention.block_attention_grad",
+)
+block_scaled = GraphOp(
+    blocks.block_scaled,
+    1,
+    lambda weight, scale, own, loop, slot_ptr, block_ptr: _like(weight),
+    _block_scaled_grad,
+    _block_scaled_save,
+    gpu="scaled.block_scaled",
+)
+block_scaled_grad = GraphOp(
+    blocks.block_scaled_grad,
+    1,
+    lambda grad, weight, scale, own, loop, slot_ptr, block_ptr: _like(scale),
+    gpu="scaled.block_scaled_grad",
 )
 convolve = GraphOp(
     reference.convolve,

@@ -15,13 +15,12 @@ Shapes: C positions, d features, D cells (see ops/blocks.py). k = ⌈ratio · n�
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cgipool import ops
-from cgipool.dense import DenseLevel, without_diagonal
+from cgipool.dense import DenseLevel
 from cgipool.layers import GCN
-from cgipool.level import Level, block_ptr_of, check_ratio
+from cgipool.level import Level, check_ratio
 from cgipool.pool.base import Pooled
 
 LEAK = 0.2
@@ -48,36 +47,28 @@ class ASAP(nn.Module):
     def forward(self, x: Tensor, level: Level) -> Pooled:
         """X [C, d] → the coarsened graph, weighted."""
         k = level.kept(self.ratio)
-        where = (level.slot_ptr, block_ptr_of(level.slot_ptr))
+        where = (level.slot_ptr, level.block_ptr)
         a = level.with_loops()
 
         xt = self.gnn(x, level)
-        query = self.attend_query(self.query(level.neighbor_max(xt)))
-        alpha = attention(level, a, query, self.attend_node(xt))
+        query, node = self._query(level.neighbor_max(xt)), ops.project(xt, self.attend_node.weight)
+        alpha = ops.block_attention(a, query.squeeze(1), node.squeeze(1), LEAK, *where)
         xc = ops.block_mm(alpha, x, False, *where)
 
-        one, two, three = self.fitness(xc).split(1, 1)
+        one, two, three = (ops.project(xc, self.fitness.weight) + self.fitness.bias).split(1, 1)
         around = ops.block_mm(a, torch.cat([level.alive.unsqueeze(1), three], 1), False, *where)
         phi = torch.sigmoid(one + around[:, :1] * two - around[:, 1:]).squeeze(1)
 
         keep = level.select(phi.unsqueeze(1), k).squeeze(1)
         joined = ops.block_product(ops.block_product(alpha, a, False, False, *where), alpha, False, True, *where)
-        pooled, coarse = DenseLevel.of_kept(level, xc, phi, keep, k, without_diagonal(level, joined))
+        pooled, coarse = DenseLevel.of_kept(level, xc, phi, keep, k, joined, loops=False)
         return Pooled(pooled, coarse, scores={"phi": phi})
+
+    def _query(self, m: Tensor) -> Tensor:
+        """[C, 1] w · (W m + b), as (w W) · m + w · b: no W m_i is formed."""
+        w = self.attend_query.weight
+        return ops.project(m, w @ self.query.weight) + (w @ self.query.bias + self.attend_query.bias)
 
     def extra_repr(self) -> str:
         """Shown in the module's repr."""
         return f"ratio={self.ratio}"
-
-
-def attention(level: Level, a: Tensor, query: Tensor, node: Tensor) -> Tensor:
-    """[D] α_ij = softmax over the j with a_ij > 0 of LeakyReLU(query_i + node_j); query and node are [C, 1]."""
-    where = (level.slot_ptr, block_ptr_of(level.slot_ptr))
-    one = torch.ones_like(query)
-    score = ops.block_outer(torch.cat([query, one], 1), torch.cat([one, node], 1), *where, len(a))
-    # The largest score of each row, against overflow: the leaky ReLU is monotone, so it is that of the largest node_j.
-    top = F.leaky_relu(query.detach() + level.neighbor_max(node.detach()), LEAK)
-    shifted = F.leaky_relu(score, LEAK) - ops.block_outer(top, one, *where, len(a))
-    power = torch.where(a > 0, shifted, -torch.inf).exp()
-    total = ops.block_mm(power, one, False, *where)
-    return power * ops.block_outer(1.0 / torch.where(total > 0, total, 1.0), one, *where, len(a))

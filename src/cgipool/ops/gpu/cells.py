@@ -8,7 +8,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cgipool.ops.gpu.launch import dense, power, tiles
+from cgipool.ops.gpu.fill import fill
+from cgipool.ops.gpu.launch import dense, power, rows_dense, tiles
+from cgipool.ops.gpu.tiling import entry, tile_table
 
 
 @triton.jit(do_not_specialize=["C", "E", "B", "D", "R", "Q"])
@@ -54,77 +56,99 @@ def block_adjacency(
     return out
 
 
-@triton.jit(do_not_specialize=["C", "E", "B", "D", "R", "Q"])
+ROWS, COLS, STEP = 16, 32, 4
+"""For the maximum: a program's rows, of one graph, and columns; how many candidates it reads at a time. A program is a
+warp, and a thread has one column of all rows, so that a candidate is read once for all of them."""
+
+
+@triton.jit(do_not_specialize=["C", "B", "D", "R"])
 def _max(
-    weight, x, graph, slot_ptr, block_ptr, top, where, C, B, F, D, ROWS: tl.constexpr, COLS: tl.constexpr
+    weight, x, table, top, where, C, B, D, R, F, ROWS: tl.constexpr, COLS: tl.constexpr, STEP: tl.constexpr
 ):  # fmt: skip
-    """The maximum over the columns with positive weight, one column after another, and the first that attains it."""
+    """The maximum over the columns j with positive weight, one after another, and the first that attains it."""
     split = tl.program_id(1).to(tl.int64)
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    g, tile, first, n, cell = entry(table, R)
+    top += split * C * F
+    where += split * C * F
+    if g == B:  # behind the last graph
+        share, shares = tile * tl.num_programs(2) + tl.program_id(2), n * tl.num_programs(2)
+        fill(top, 0.0, first * F, C * F, share, shares, ROWS * COLS)
+        fill(where, -1, first * F, C * F, share, shares, ROWS * COLS)
+        return
+    row = tile * ROWS + tl.arange(0, ROWS)
     col = tl.program_id(2) * COLS + tl.arange(0, COLS)
-    wide = col < F
-    here = row < tl.load(slot_ptr + split * (B + 1) + B)
-    g = tl.load(graph + split * C + row, mask=here, other=0)
-    first = tl.load(slot_ptr + split * (B + 1) + g, mask=here, other=0)
-    n = tl.load(slot_ptr + split * (B + 1) + g + 1, mask=here, other=0) - first
-    base = split * D + tl.load(block_ptr + split * (B + 1) + g, mask=here, other=0) + (row - first) * n
+    weight += split * D + cell
+    x += (split * C + first) * F
     best = tl.full((ROWS, COLS), float("-inf"), top.dtype.element_ty)
-    at = tl.full((ROWS, COLS), -1, tl.int64)
-    for j in range(0, tl.max(n)):
-        more = here & (j < n)
-        linked = tl.load(weight + base + j, mask=more, other=0.0) > 0
-        q = split * C + first + j
-        value = tl.load(x + q[:, None] * F + col[None, :], mask=linked[:, None] & wide[None, :], other=float("-inf"))
-        better = value > best
-        best = tl.where(better, value, best)
-        at = tl.where(better, (first + j)[:, None].to(tl.int64), at)
-    place = (split * C + row)[:, None] * F + col[None, :]
-    both = (row < C)[:, None] & wide[None, :]
-    tl.store(top + place, tl.where(at < 0, 0.0, best), mask=both)
-    tl.store(where + place, at, mask=both)
+    at = tl.full((ROWS, COLS), -1, tl.int32)
+    lane = tl.arange(0, 32)
+    for start in range(0, n, 32):
+        inside = (row < n)[:, None] & (start + lane < n)[None, :]
+        linked = tl.load(weight + row[:, None] * n + (start + lane)[None, :], mask=inside, other=0.0) > 0
+        word = tl.sum(linked.to(tl.int32) << lane[None, :], 1)  # a bit for each of 32 columns
+        for j in range(start, tl.minimum(start + 32, n), STEP):
+            for step in tl.static_range(STEP):
+                # Behind the last column there are no bits, and the last is read in place of what is there.
+                value = tl.load(x + tl.minimum(j + step, n - 1) * F + col, mask=col < F, other=0.0)
+                bit = (word >> (j + step - start)) & 1
+                better = (bit[:, None] > 0) & (value[None, :] > best)
+                best = tl.where(better, value[None, :], best)
+                at = tl.where(better, j + step, at)
+    place, mask = (first + row)[:, None] * F + col[None, :], (row < n)[:, None] & (col < F)[None, :]
+    tl.store(top + place, tl.where(at < 0, 0.0, best), mask=mask)
+    tl.store(where + place, tl.where(at < 0, -1, first + at), mask=mask)
 
 
 def block_max(weight: Tensor, x: Tensor, graph: Tensor, slot_ptr: Tensor, block_ptr: Tensor) -> tuple[Tensor, Tensor]:
     """The maximum of x over the columns with positive weight, and where it is attained."""
-    weight, x, graph, slot_ptr, block_ptr = dense(weight, x, graph, slot_ptr, block_ptr)
-    (splits, positions, features), graphs = x.shape, slot_ptr.shape[1] - 1
+    (weight, x), (slot_ptr, block_ptr) = dense(weight, x), rows_dense(slot_ptr, block_ptr)
+    splits, positions, features = x.shape
     top, where = torch.empty_like(x), torch.empty_like(x, dtype=torch.int64)
-    cols = power(features, most=128)
-    rows = max(1, min(64, 1024 // cols))
-    _max[(tiles(positions, rows), splits, tiles(features, cols))](
-        weight, x, graph, slot_ptr, block_ptr, top, where, positions, graphs, features, weight.shape[1],
-        ROWS=rows, COLS=cols, num_warps=4,
+    table = tile_table(slot_ptr, block_ptr, positions, weight.shape[1], ROWS)
+    cols, graphs, strips = power(features, most=COLS), slot_ptr.shape[1] - 1, table.shape[1]
+    _max[(strips, splits, tiles(features, cols))](
+        weight, x, table, top, where, positions, graphs, weight.shape[1], strips, features,
+        ROWS=ROWS, COLS=cols, STEP=STEP, num_warps=1,
     )  # fmt: skip
     return top, where
 
 
-@triton.jit(do_not_specialize=["C", "E", "B", "D", "R", "Q"])
-def _max_grad(grad, where, graph, slot_ptr, out, C, B, F, ROWS: tl.constexpr, COLS: tl.constexpr):
+@triton.jit(do_not_specialize=["C", "B", "R"])
+def _max_grad(
+    grad, where, table, out, C, B, R, F, ROWS: tl.constexpr, COLS: tl.constexpr, STEP: tl.constexpr
+):  # fmt: skip
     """out[q] = Σ over the positions p of its graph of grad[p] where the maximum of p is attained at q."""
     split = tl.program_id(1).to(tl.int64)
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    g, tile, first, n, _ = entry(table, R)
+    out += split * C * F
+    if g == B:  # behind the last graph
+        share, shares = tile * tl.num_programs(2) + tl.program_id(2), n * tl.num_programs(2)
+        fill(out, 0.0, first * F, C * F, share, shares, ROWS * COLS)
+        return
+    row = tile * ROWS + tl.arange(0, ROWS)
     col = tl.program_id(2) * COLS + tl.arange(0, COLS)
-    wide = col < F
-    here = row < tl.load(slot_ptr + split * (B + 1) + B)
-    g = tl.load(graph + split * C + row, mask=here, other=0)
-    first = tl.load(slot_ptr + split * (B + 1) + g, mask=here, other=0)
-    n = tl.load(slot_ptr + split * (B + 1) + g + 1, mask=here, other=0) - first
+    where += (split * C + first) * F
+    grad += (split * C + first) * F
     total = tl.zeros((ROWS, COLS), out.dtype.element_ty)
-    for j in range(0, tl.max(n)):
-        mask = (here & (j < n))[:, None] & wide[None, :]
-        place = (split * C + first + j)[:, None] * F + col[None, :]
-        taken = tl.load(where + place, mask=mask, other=-1) == row[:, None]
-        total += tl.where(taken, tl.load(grad + place, mask=mask, other=0.0), 0.0)
-    tl.store(out + (split * C + row)[:, None] * F + col[None, :], total, mask=(row < C)[:, None] & wide[None, :])
+    for start in range(0, n, STEP):
+        for step in tl.static_range(STEP):
+            p = start + step
+            mask = col < tl.where(p < n, F, 0)
+            taken = (tl.load(where + p * F + col, mask=mask, other=-1) - first).to(tl.int32)
+            value = tl.load(grad + p * F + col, mask=mask, other=0.0)
+            total += tl.where(taken[None, :] == row[:, None], value[None, :], 0.0)
+    place = (first + row)[:, None] * F + col[None, :]
+    tl.store(out + place, total, mask=(row < n)[:, None] & (col < F)[None, :])
 
 
 def block_max_grad(grad: Tensor, where: Tensor, graph: Tensor, slot_ptr: Tensor) -> Tensor:
     """Gradient of `block_max` by x."""
-    grad, where, graph, slot_ptr = dense(grad, where, graph, slot_ptr)
-    (splits, positions, features), graphs = grad.shape, slot_ptr.shape[1] - 1
-    out, cols = torch.empty_like(grad), power(features, most=128)
-    rows = max(1, min(64, 1024 // cols))
-    _max_grad[(tiles(positions, rows), splits, tiles(features, cols))](
-        grad, where, graph, slot_ptr, out, positions, graphs, features, ROWS=rows, COLS=cols, num_warps=4
-    )
+    (grad, where), (slot_ptr,) = dense(grad, where), rows_dense(slot_ptr)
+    (splits, positions, features), out = grad.shape, torch.empty_like(grad)
+    table = tile_table(slot_ptr, slot_ptr, positions, 0, ROWS)
+    cols, graphs, strips = power(features, most=COLS), slot_ptr.shape[1] - 1, table.shape[1]
+    _max_grad[(strips, splits, tiles(features, cols))](
+        grad, where, table, out, positions, graphs, strips, features,
+        ROWS=ROWS, COLS=cols, STEP=STEP, num_warps=1,
+    )  # fmt: skip
     return out

@@ -20,6 +20,11 @@ def dense(*tensors: Tensor) -> list[Tensor]:
     return [t.contiguous() for t in tensors]
 
 
+def rows_dense(*tensors: Tensor) -> list[Tensor]:
+    """Tensors whose rows are contiguous; one row that stands for all splits need not be copied."""
+    return [t if t.stride(-1) == 1 else t.contiguous() for t in tensors]
+
+
 def precision(x: Tensor) -> str:
     """How matrix units read float32: as torch's own matrix products do."""
     return "tf32" if x.is_cuda and torch.backends.cuda.matmul.allow_tf32 else "ieee"

@@ -18,7 +18,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cgipool.ops.gpu.launch import dense, power, precision, tiles
+from cgipool.ops.gpu.fill import fill, fill_rows
+from cgipool.ops.gpu.launch import dense, power, precision, rows_dense, tiles
+from cgipool.ops.gpu.tiling import entry, tile_table
 
 N = -1
 """Stands for the number of nodes of the graph, as a side or a stride."""
@@ -44,38 +46,77 @@ class Place(NamedTuple):
         return self._replace(row=self.col, col=self.row)
 
 
-@triton.jit(do_not_specialize=["C", "E", "B", "D", "R", "Q"])
-def _or(fixed, n):
+class Tile(NamedTuple):
+    """What one program computes of a product."""
+
+    rows: int
+    cols: int
+    depth: int
+    """How much of the sums it reads at a time."""
+    warps: int
+    stages: int
+    """How many such pieces are on their way at once, or being read."""
+
+
+SQUARE = Tile(32, 32, 32, warps=4, stages=2)
+"""Of n × n matrices."""
+
+STRIP = Tile(32, 128, 32, warps=4, stages=2)
+"""Of matrices with a fixed width; a side that is shorter takes less."""
+
+
+@triton.jit
+def _or(fixed: tl.constexpr, n):
     """A side or stride: fixed, or that of the graph."""
-    return tl.where(fixed < 0, n, fixed)
+    return n if fixed < 0 else fixed
 
 
-@triton.jit(do_not_specialize=["C", "E", "B", "D", "R", "Q"])
+@triton.jit
+def _shifted(x, bias, split, col, WIDTH: tl.constexpr, BIASED: tl.constexpr, RECTIFY: tl.constexpr):
+    """x plus the bias of the columns, and what is positive of that, if asked for."""
+    if BIASED:
+        x += tl.load(bias + split * WIDTH + col, mask=col < WIDTH, other=0.0)
+    if RECTIFY:
+        x = tl.maximum(x, 0.0)
+    return x
+
+
+@triton.jit(do_not_specialize=["B", "R"])
 def _products(
-    a, b, out, slot_ptr, block_ptr, tile_ptr, B, a_split, b_split, out_split, HEIGHT, WIDTH, DEPTH,
-    a_node, a_cell, a_graph, a_row, a_col,
-    b_node, b_cell, b_graph, b_row, b_col,
-    o_node, o_cell, o_graph, o_row, o_col,
-    STEPS: tl.constexpr, TI: tl.constexpr, TJ: tl.constexpr, TK: tl.constexpr, PRECISION: tl.constexpr,
+    a, b, bias, out, slot_ptr, table, B, R, a_split, b_split, out_split, slot_split,
+    HEIGHT: tl.constexpr, WIDTH: tl.constexpr, DEPTH: tl.constexpr,
+    a_node: tl.constexpr, a_cell: tl.constexpr, a_graph: tl.constexpr, a_row: tl.constexpr, a_col: tl.constexpr,
+    b_node: tl.constexpr, b_cell: tl.constexpr, b_graph: tl.constexpr, b_row: tl.constexpr, b_col: tl.constexpr,
+    o_node: tl.constexpr, o_cell: tl.constexpr, o_graph: tl.constexpr, o_row: tl.constexpr, o_col: tl.constexpr,
+    BIASED: tl.constexpr, RECTIFY: tl.constexpr,
+    TI: tl.constexpr, TJ: tl.constexpr, TK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """One tile TI × TJ of one graph's product. Program t of a split is tile t − tile_ptr[g] of the last graph g with
-    tile_ptr[g] ≤ t, found by bisection."""
-    t, split = tl.program_id(0), tl.program_id(1).to(tl.int64)
-    tile_ptr += split * (B + 1)
-    g, high = 0, B
-    for _ in tl.static_range(STEPS):
-        middle = (g + high) // 2
-        later = tl.load(tile_ptr + middle) <= t
-        g, high = tl.where(later, middle, g), tl.where(later, high, middle)
-    if t >= tl.load(tile_ptr + B):
-        return
-    first = tl.load(slot_ptr + split * (B + 1) + g)
-    n = (tl.load(slot_ptr + split * (B + 1) + g + 1) - first).to(tl.int32)
-    cell = tl.load(block_ptr + split * (B + 1) + g)
+    """One tile TI × TJ of one graph's product. If its height is the graph's, the table tells which one, and programs
+    that are left write behind the last graph what a product of zeros gives; else each graph has programs of its own. A
+    fixed side is divided among the programs of the last axis."""
+    split = tl.program_id(1).to(tl.int64)
+    if HEIGHT < 0:
+        g, tile, first, n, cell = entry(table, R)
+        if g == B:  # behind the last graph
+            out += split * out_split
+            if WIDTH < 0:
+                fill(out, 0.0, cell, out_split, tile, n, TI * TJ)
+            else:
+                col = tl.program_id(2) * TJ + tl.arange(0, TJ)
+                row = _shifted(tl.zeros((TJ,), tl.float32), bias, split, col, WIDTH, BIASED, RECTIFY)
+                fill_rows(out, row, first, out_split // WIDTH, col, WIDTH, tile, n, TI, TJ)
+            return
+    else:
+        g, tile, cell = tl.program_id(0).to(tl.int64), tl.program_id(2) // tl.cdiv(WIDTH, TJ), 0
+        first = tl.load(slot_ptr + split * slot_split + g)
+        n = (tl.load(slot_ptr + split * slot_split + g + 1) - first).to(tl.int32)
+    if WIDTH < 0:
+        across = tl.cdiv(n, TJ)
+        down, aside = tile // across, tile % across
+    else:
+        down, aside = tile, tl.program_id(2) % tl.cdiv(WIDTH, TJ)
     height, width, depth = _or(HEIGHT, n), _or(WIDTH, n), _or(DEPTH, n)
-    across = tl.cdiv(width, TJ)
-    tile = (t - tl.load(tile_ptr + g)).to(tl.int32)
-    i, j = (tile // across) * TI + tl.arange(0, TI), (tile % across) * TJ + tl.arange(0, TJ)
+    i, j = down * TI + tl.arange(0, TI), aside * TJ + tl.arange(0, TJ)
     a += split * a_split + a_node * first + a_cell * cell + a_graph * g
     b += split * b_split + b_node * first + b_cell * cell + b_graph * g
     out += split * out_split + o_node * first + o_cell * cell + o_graph * g
@@ -91,6 +132,7 @@ def _products(
             mask=(k < depth)[:, None] & (j < width)[None, :], other=0.0,
         )  # fmt: skip
         total += tl.dot(left.to(tl.float32), right.to(tl.float32), input_precision=PRECISION)
+    total = _shifted(total, bias, split, j, WIDTH, BIASED, RECTIFY)
     tl.store(
         out + i[:, None] * _or(o_row, n) + j[None, :] * _or(o_col, n), total.to(out.dtype.element_ty),
         mask=(i < height)[:, None] & (j < width)[None, :],
@@ -105,26 +147,27 @@ def products(
     slot_ptr: Tensor,
     block_ptr: Tensor,
     positions: int,
+    bias: Tensor | None = None,
+    rectify: bool = False,
 ) -> Tensor:
-    """out = a b for every graph; sides are the height, the width and the depth, fixed or N."""
-    (left, right), slot_ptr, block_ptr = dense(a[0], b[0]), slot_ptr.contiguous(), block_ptr.contiguous()
+    """out = a b for every graph; sides are the height, the width and the depth, fixed or N. The width is N only if the
+    height is. If the width alone is fixed, a bias [S, width] may be added, and what is positive taken of that."""
+    (left, right), (slot_ptr, block_ptr) = dense(a[0], b[0]), rows_dense(slot_ptr, block_ptr)
     height, width, depth = sides
     splits, graphs = slot_ptr.shape[0], slot_ptr.shape[1] - 1
-    ti, tj = (power(s, 16, 32) if s != N else 32 for s in (height, width))
-    size = torch.diff(slot_ptr)
-    down = (size + ti - 1) // ti if height == N else (size > 0) * tiles(height, ti)
-    across = (size + tj - 1) // tj if width == N else tiles(width, tj)
-    tile_ptr = torch.nn.functional.pad(torch.cumsum(down * across, 1), (1, 0))
-    # Known without looking at the sizes: a graph's last tile in either direction may be partly filled.
-    if height == N and width == N:
-        most = out[0].shape[1] // (ti * tj) + positions // ti + positions // tj + graphs
+    tile = SQUARE if width == N else STRIP
+    ti, tj, tk = (most if side == N else power(side, 16, most) for side, most in zip(sides, tile, strict=False))
+    fixed = 1 if width == N else tiles(width, tj)
+    if height == N:
+        table = tile_table(slot_ptr, block_ptr, positions, out[0].shape[1], ti, tj if width == N else 0)
+        most, grid = table.shape[1], (table.shape[1], splits, fixed)
     else:
-        rows = positions // ti + graphs if height == N else graphs * tiles(height, ti)
-        most = rows * tiles(width, tj) if width != N else (positions // tj + graphs) * tiles(height, ti)
-    _products[(most, splits)](
-        left, right, out[0], slot_ptr, block_ptr, tile_ptr, graphs, *(x[0].numel() for x in (left, right, out[0])),
-        height, width, depth, *a[1], *b[1], *out[1],
-        STEPS=max(1, graphs.bit_length()), TI=ti, TJ=tj, TK=32, PRECISION=precision(left), num_warps=4,
+        table, most, grid = slot_ptr, 0, (graphs, splits, tiles(height, ti) * fixed)
+    _products[grid](
+        left, right, left if bias is None else bias.contiguous(), out[0], slot_ptr, table, graphs, most,
+        *(x[0].numel() for x in (left, right, out[0])), slot_ptr.stride(0),
+        height, width, depth, *a[1], *b[1], *out[1], BIASED=bias is not None, RECTIFY=rectify,
+        TI=ti, TJ=tj, TK=tk, PRECISION=precision(left), num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
     return out[0]
 
@@ -132,7 +175,7 @@ def products(
 def sums(x: Tensor, weight: Tensor, slot_ptr: Tensor) -> Tensor:
     """Wᵀ X for each graph: [S, C, F] and [S, C, M] → [S, B, M, F]."""
     (splits, positions, features), columns, graphs = x.shape, weight.shape[2], slot_ptr.shape[1] - 1
-    out = x.new_zeros(splits, graphs, columns, features)
+    out = x.new_empty(splits, graphs, columns, features)
     return products(
         (columns, features, N),
         (weight, Place(node=columns, row=1, col=columns)),
@@ -145,7 +188,7 @@ def sums(x: Tensor, weight: Tensor, slot_ptr: Tensor) -> Tensor:
 def spread(value: Tensor, weight: Tensor, slot_ptr: Tensor) -> Tensor:
     """W V for each graph: [S, B, M, F] and [S, C, M] → [S, C, F]."""
     (splits, _, columns, features), positions = value.shape, weight.shape[1]
-    out = value.new_zeros(splits, positions, features)
+    out = value.new_empty(splits, positions, features)
     return products(
         (N, features, columns),
         (weight, Place(node=columns, row=columns)),
@@ -158,7 +201,7 @@ def spread(value: Tensor, weight: Tensor, slot_ptr: Tensor) -> Tensor:
 def dots(x: Tensor, value: Tensor, slot_ptr: Tensor) -> Tensor:
     """X Vᵀ for each graph: [S, C, F] and [S, B, M, F] → [S, C, M]."""
     (splits, positions, features), columns = x.shape, value.shape[2]
-    out = x.new_zeros(splits, positions, columns)
+    out = x.new_empty(splits, positions, columns)
     return products(
         (N, columns, features),
         (x, Place(node=features, row=features)),
@@ -177,21 +220,30 @@ def block_mm(weight: Tensor, x: Tensor, flip: bool, slot_ptr: Tensor, block_ptr:
     features = x.shape[2]
     rows = Place(node=features, row=features)
     matrix = MATRIX.flipped if flip else MATRIX
-    out = torch.zeros_like(x, memory_format=torch.contiguous_format)
+    out = torch.empty_like(x, memory_format=torch.contiguous_format)
     return products((N, features, N), (weight, matrix), (x, rows), (out, rows), slot_ptr, block_ptr, x.shape[1])
+
+
+def block_convolve(
+    weight: Tensor, x: Tensor, bias: Tensor, rectify: bool, slot_ptr: Tensor, block_ptr: Tensor
+) -> Tensor:
+    """W x for each graph, plus bias, and, if asked for, what is positive of that."""
+    features, out = x.shape[2], torch.empty_like(x, memory_format=torch.contiguous_format)
+    rows, where = Place(node=features, row=features), (slot_ptr, block_ptr, x.shape[1])
+    return products((N, features, N), (weight, MATRIX), (x, rows), (out, rows), *where, bias, rectify)
 
 
 def block_outer(a: Tensor, b: Tensor, slot_ptr: Tensor, block_ptr: Tensor, cells: int) -> Tensor:
     """The products of rows within each graph."""
     features = a.shape[2]
-    rows, out = Place(node=features, row=features), a.new_zeros(a.shape[0], cells)
+    rows, out = Place(node=features, row=features), a.new_empty(a.shape[0], cells)
     return products((N, N, features), (a, rows), (b, rows.flipped), (out, MATRIX), slot_ptr, block_ptr, a.shape[1])
 
 
 def block_product(a: Tensor, b: Tensor, flip_a: bool, flip_b: bool, slot_ptr: Tensor, block_ptr: Tensor) -> Tensor:
     """The matrix product of each graph's two matrices, either one transposed if flipped."""
     left, right = (MATRIX.flipped if flip else MATRIX for flip in (flip_a, flip_b))
-    out = torch.zeros_like(a, memory_format=torch.contiguous_format)
+    out = torch.empty_like(a, memory_format=torch.contiguous_format)
     graphs, cells = slot_ptr.shape[1] - 1, a.shape[1]
     positions = math.isqrt(graphs * cells) + 1  # Σ n ≤ √(B Σ n²): there are no more
     return products((N, N, N), (a, left), (b, right), (out, MATRIX), slot_ptr, block_ptr, positions)

@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from cgipool.ops.gpu.fill import fill_rows
 from cgipool.ops.gpu.launch import dense, power
 from cgipool.ops.gpu.launch import tiles as tiles_of
 from cgipool.ops.tiles import WORD
@@ -24,16 +25,6 @@ def _add_product(total, a, x):
     middle = rest.to(a.dtype)
     low = (rest - middle.to(tl.float32)).to(a.dtype)
     return tl.dot(a, low, tl.dot(a, middle, tl.dot(a, high, total)))
-
-
-@triton.jit
-def _clear(out, shift, first, last, col, F, ROWS: tl.constexpr, COLS: tl.constexpr):
-    """Write a row to all positions from first to last, shared among the programs of the first axis."""
-    for start in range(first + tl.program_id(0) * ROWS, last, tl.num_programs(0) * ROWS):
-        row = start + tl.arange(0, ROWS)
-        value = tl.zeros((ROWS, COLS), tl.float32) + shift[None, :]
-        mask = (row < last)[:, None] & (col < F)[None, :]
-        tl.store(out + row[:, None] * F + col[None, :], value, mask=mask)
 
 
 @triton.jit(do_not_specialize=["C", "B"])
@@ -56,7 +47,8 @@ def _propagate(
     bits += split * C * W
     scale += split * C
     if b == B:
-        _clear(out, tl.maximum(shift, 0.0) if RECTIFY else shift, first, C, col, F, ROWS, COLS)
+        shift = tl.maximum(shift, 0.0) if RECTIFY else shift
+        fill_rows(out, shift, first, C, col, F, tl.program_id(0), tl.num_programs(0), ROWS, COLS)
     start = first + tl.program_id(0) * ROWS
     if start < last:
         lane = tl.arange(0, 32)
