@@ -16,6 +16,7 @@ from trees import SMALL, alone, quiet, result_of, same, tasks_of, trees, weights
 from cgipool.data import GraphSet
 from cgipool.errors import UserError
 from cgipool.network import Output
+from cgipool.pool import METHODS
 from cgipool.training import split, together
 from cgipool.training.checkpoint import State, load_tensors
 from cgipool.training.engine import Group
@@ -80,6 +81,22 @@ def test_validation_knows_the_labels_as_they_are(graphs: GraphSet, tmp_path: Pat
     training = Training(task, graphs)
     loss, _, answer = training.validate()
     assert loss == pytest.approx(F.cross_entropy(answer.logits, training.val_y).item())
+
+
+def test_the_scale_of_own_losses() -> None:
+    half = PAPER.but(own_loss=0.5)
+    for name, weight in {"diffpool": 0.5, "mincut": 0.5, "vip": 0.9995, "cgi": 0.001, "cgi-nomi": 0.0}.items():
+        assert half.own_weight(METHODS[name], "NCI1", epoch=1) == weight, name
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.25])
+def test_scaled_losses_in_both_trainers(graphs: GraphSet, tmp_path: Path, scale: float) -> None:
+    recipe = PAPER.but(**SMALL, own_loss=scale)
+    one, other = (tasks_of(graphs, "diffpool", recipe, tmp_path / way) for way in ("alone", "together"))
+    alone(one, graphs)
+    train_together(other, graphs, quiet)
+    for a, b in zip(one, other, strict=True):
+        same(a, b)
 
 
 def test_rates_by_hand() -> None:

@@ -159,6 +159,18 @@ def test_the_trainer_weighs_a_methods_own_loss(
     assert used == pytest.approx(weights)
 
 
+def test_a_direction_that_has_decayed_to_nothing() -> None:
+    """As weight decay leaves it where a level is dead: its norm underflows in float32."""
+    pool, level = TopKPool(5, 0.6), Level.whole(random_case(0).batch(), compact=False)
+    torch.nn.init.constant_(pool.p, 1e-30)
+    assert pool.p.norm() == 0.0
+    pooled = pool(torch.zeros(sum(SIZES), 5), level)
+    assert pooled.x.eq(0.0).all()
+    pooled.x.sum().backward()
+    assert pool.p.grad is not None
+    assert pool.p.grad.isfinite().all()
+
+
 @pytest.mark.parametrize("compact", [False, True], ids=["static", "compact"])
 def test_attention_of_set2set_sums_to_one(compact: bool) -> None:
     """Hence where all nodes of a graph are alike, what it reads is what each of them is."""

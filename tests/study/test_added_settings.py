@@ -10,6 +10,7 @@ from cgipool.study.plan import study_of
 from cgipool.training.recipe import ADDED, PAPER, RECIPES, RELEASED, Recipe, parse_setting
 
 CHANGED = {
+    "own_loss": 0.5,
     "norm": "batch",
     "gate": "unit",
     "jumping": "concat",
@@ -84,6 +85,7 @@ def test_on_the_command_line(capsys: pytest.CaptureFixture) -> None:
         ("schedule=cosin", "unknown schedule 'cosin'; did you mean 'cosine'? known: constant, cosine"),
         ("warmup=-1", "warmup must be at least 0, not -1"),
         ("warmup=0.5", "warmup must be a whole number, not 0.5"),
+        ("own_loss=-1", "own_loss must be at least 0, not -1.0"),
         ("clip=-1", "clip must be at least 0, not -1.0"),
         ("clip=inf", "clip must be at least 0, not inf"),
         ("average=-0.1", "average must be in [0, 1), not -0.1"),

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from cgipool.errors import UserError
+from cgipool.study import gather
 from cgipool.study.exchange import Merged, export, merge, rows, write_csv
+from cgipool.study.gather import ARCHIVED, commit_of
 from cgipool.study.records import FORMAT, key_of, read_book
 
 
@@ -348,3 +350,14 @@ def test_the_csv_has_the_same_rows(varied: Path, tmp_path: Path):
         read = list(csv.DictReader(file))
     assert read == [{name: "" if value is None else str(value) for name, value in row.items()} for row in rows(varied)]
     assert list(read[0])[:7] == ["study", "key", "method", "dataset", "axis_epochs", "published", "published_pm"]
+
+
+def test_the_commit_of_an_archive(tmp_path: Path) -> None:
+    """Which `git archive` writes into a file; as it stands in the repository, that file names none."""
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    (tmp_path / ARCHIVED).write_text(f"{commit}\n")
+    assert commit_of(tmp_path) == commit
+    (tmp_path / ARCHIVED).write_text("$Format:%H$\n")
+    assert commit_of(tmp_path) is None
+    kept = Path(gather.__file__).parent / ARCHIVED
+    assert kept.read_text() == "$Format:%H$\n"

@@ -55,11 +55,11 @@ class Method:
         """The method's own readout, if it has one."""
         return self.read(**named_by(self.read, offered)) if self.read else None
 
-    def weight(self, alpha: float, epoch: int) -> float:
-        """The weight of the method's own loss in an epoch, counted from 1."""
+    def weight(self, alpha: float, epoch: int, scale: float = 1.0) -> float:
+        """The weight of the method's own loss in an epoch, counted from 1: α, or that of its authors times a scale."""
         if self.own_loss is None:
             return alpha
-        return self.own_loss(epoch) if callable(self.own_loss) else self.own_loss
+        return scale * (self.own_loss(epoch) if callable(self.own_loss) else self.own_loss)
 
 
 def named_by(build: Callable[..., Any], offered: dict[str, Any]) -> dict[str, Any]:

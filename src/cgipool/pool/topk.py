@@ -16,6 +16,9 @@ from cgipool import ops
 from cgipool.level import Level, check_ratio
 from cgipool.pool.base import Pooled
 
+LEAST_NORM = 1e-12
+"""Where a level dies, all of its features 0, weight decay alone moves p, until its norm in float32 is 0."""
+
 
 class TopKPool(nn.Module):
     """Keeps the nodes with the largest projection on a learned direction p.
@@ -32,7 +35,7 @@ class TopKPool(nn.Module):
     def forward(self, x: Tensor, level: Level) -> Pooled:
         """X [C, d] → the coarsened graph."""
         k = level.kept(self.ratio)
-        s = ops.project(x, self.p.unsqueeze(0)).squeeze(1) / self.p.norm()
+        s = ops.project(x, self.p.unsqueeze(0)).squeeze(1) / self.p.norm().clamp(min=LEAST_NORM)
         keep = level.select(s.unsqueeze(1), k).squeeze(1)
         pooled, coarse = level.coarsen(x, torch.tanh(s), keep, k)
         return Pooled(pooled, coarse, scores={"s": s})

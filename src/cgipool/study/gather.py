@@ -4,6 +4,7 @@ A curve is thinned to at most `POINTS` epochs and its numbers to four digits: th
 """
 
 import platform
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -16,6 +17,8 @@ from cgipool.training.log import Log
 
 POINTS = 60
 COURSES = ("train_loss", "val_loss", "val_accuracy")
+ARCHIVED = "commit.txt"
+"""Beside this file; `git archive` writes the commit into it (see .gitattributes)."""
 
 
 def split_rows(folder: Path) -> list[dict[str, Any]]:
@@ -95,7 +98,13 @@ class Legs:
 
 
 def commit_of(package: Path) -> str | None:
-    """The git commit that a package's source stands at, with a + if there are changes; None where git cannot tell."""
+    """The git commit that a package's source stands at, with a + if there are changes; None where nothing can tell.
+
+    In what `git archive` unpacks, which need not be a repository and may lie within another one, a file names it.
+    """
+    archived = (package / ARCHIVED).read_text(encoding="utf-8").strip() if (package / ARCHIVED).exists() else ""
+    if re.fullmatch("[0-9a-f]{40}", archived):
+        return archived
 
     def git(*words: str) -> str:
         done = subprocess.run(["git", "-C", str(package), *words], capture_output=True, text=True, check=True)

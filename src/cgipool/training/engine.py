@@ -147,7 +147,7 @@ class Group:
         return self._own_weight_at(1) != 0.0
 
     def _own_weight_at(self, epoch: int) -> float:
-        return method_named(self.tasks[0].method).weight(self.recipe.alpha_on(self.graphs.name), epoch)
+        return self.recipe.own_weight(method_named(self.tasks[0].method), self.graphs.name, epoch)
 
     def _validate(self) -> dict[str, Tensor]:
         """[S] by name: loss, accuracy and the diagnostics of the validation graphs."""

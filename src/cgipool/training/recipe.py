@@ -17,6 +17,7 @@ from cgipool.level import GATES, check_ratio
 from cgipool.norm import NORMS
 from cgipool.pool import FORMS
 from cgipool.pool.cgi import bound_named
+from cgipool.pool.method import Method
 from cgipool.readout import JUMPINGS, READOUTS
 
 SCHEDULES = ("constant", "cosine")
@@ -55,6 +56,9 @@ class Recipe:
     """Weight α of the mutual-information loss. Paper: 0.001, except `alpha_proteins`."""
     alpha_proteins: float = 1.0
     """α on the data set PROTEINS. Paper: 1. Released: 0.001, as everywhere."""
+    own_loss: float = 1.0
+    """What the losses of DiffPool, MinCutPool and VIPool are multiplied by, beside their own weights. The paper names
+    nothing; 1 leaves those weights."""
     dropout: float = 0.5
     """After the head's first layer. The paper names none; 0.5 is the released code's."""
     dropout_epochs: int | None = None
@@ -110,7 +114,7 @@ class Recipe:
             _at_least(field, getattr(self, field), 1)
         if self.dropout_epochs is not None:
             _at_least("dropout_epochs", self.dropout_epochs, 0)
-        for field in ("alpha", "alpha_proteins", "lr", "weight_decay", "warmup", "clip"):
+        for field in ("alpha", "alpha_proteins", "own_loss", "lr", "weight_decay", "warmup", "clip"):
             _at_least(field, getattr(self, field), 0)
         for field in ("dropout", "average", "label_smoothing"):
             if not 0.0 <= getattr(self, field) < 1.0:
@@ -119,6 +123,10 @@ class Recipe:
     def alpha_on(self, dataset: str) -> float:
         """α for a data set."""
         return self.alpha_proteins if dataset == "PROTEINS" else self.alpha
+
+    def own_weight(self, method: Method, dataset: str, epoch: int) -> float:
+        """The weight of a method's own loss on a data set in an epoch."""
+        return method.weight(self.alpha_on(dataset), epoch, self.own_loss)
 
     @property
     def steady(self) -> bool:
@@ -159,6 +167,7 @@ class Recipe:
 
 
 ADDED: dict[str, Any] = {
+    "own_loss": 1.0,
     "norm": "none",
     "gate": "plain",
     "jumping": "sum",

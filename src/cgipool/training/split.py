@@ -186,7 +186,7 @@ class Training:
 
     def own_weight(self, epoch: int) -> float:
         """The weight of the method's own loss in an epoch."""
-        return method_named(self.task.method).weight(self.recipe.alpha_on(self.batcher.graphs.name), epoch)
+        return self.recipe.own_weight(method_named(self.task.method), self.batcher.graphs.name, epoch)
 
     def step(self, ids: np.ndarray, key: int, own_weight: float) -> Tensor:
         """The gradients of the loss of one batch, in place of those before; the loss."""
