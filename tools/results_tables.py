@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
+import numpy as np
+
 from cgipool.report.blocks import Block, blocks_of, number
 from cgipool.report.tables import markdown_block
 from cgipool.report.view import DONE, Entry, View
@@ -19,6 +21,12 @@ FAMILIES = {
 
 CLAIMED = {"social networks": 1.21, "bioinformatics": 1.43, "molecules": 0.45}
 """Section 4.2: CGIPool "outperforms state-of-the-art models by up to" so many percent."""
+
+DIAGNOSTICS = {"mi": "L_MI", "discriminator_accuracy": "discriminator right", "overlap": "shared nodes"}
+"""What CGIPool tells of its mutual-information term, and how a table calls it."""
+
+PAPERS = ("table1", "table2", "figure3")
+"""The studies of the paper's own tables and figure."""
 
 Views = dict[str, View]
 
@@ -48,25 +56,28 @@ def _block(view: View, title: str) -> str:
 
 
 def times(views: Views) -> str:
-    """What the studies took."""
+    """What the studies took, and what the paper's two tables and its figure took together."""
     rows, seen = [], set()
-    for view in views.values():
+    ordered = [views[name] for name in PAPERS if name in views]
+    ordered += [view for name, view in views.items() if name not in PAPERS]
+    for view in ordered:
         fresh = [e.record for e in view.entries if e.record and e.record.key not in seen]
         seen |= {record.key for record in fresh}
-        rows.append(
-            [
-                view.study.name,
-                f"{view.count(DONE)} of {len(view.entries)}",
-                str(len(fresh)),
-                in_words(sum(record.provenance["seconds"] for record in fresh)),
-                in_words(_span(fresh)),
-            ]
-        )
+        cells = f"{view.count(DONE)} of {len(view.entries)}"
+        rows.append([view.study.name, cells, str(len(fresh)), *_took(fresh)])
+    entries = [e for name in PAPERS if name in views for e in views[name].entries]
+    ours = {e.record.key: e.record for e in entries if e.record}
+    whole = f"{len(ours)} of {len({e.wanted.key for e in entries})}"
+    rows.append(["both tables and the figure", whole, "", *_took(list(ours.values()))])
     words = [
         "Cells that an earlier line has are not counted again. Several cells share the device, so the sum of their "
         "times is longer than the wall time, during which at least one of them was in hand.",
     ]
     return markdown_block(Block("", words, ["study", "cells", "not above", "sum over cells", "wall time"], rows))
+
+
+def _took(records: list[Record]) -> tuple[str, str]:
+    return in_words(sum(record.provenance["seconds"] for record in records)), in_words(_span(records))
 
 
 def _span(records: list[Record]) -> float:
@@ -161,6 +172,27 @@ def controls(views: Views) -> str:
     return markdown_block(Block("", words, ["method", *view.contexts], rows))
 
 
+def diagnostics(views: Views) -> str:
+    """What the mutual-information term does, where CGIPool has it: means over splits, at the best epoch."""
+    view = views["table1"]
+    rows = []
+    for context in view.contexts:
+        entry = view.of("cgi", context)
+        if entry is None or entry.record is None:
+            continue
+        told = [row["diagnostics"] for row in entry.record.splits]
+        values = [[np.mean([each[name][level] for each in told]) for level in range(3)] for name in DIAGNOSTICS]
+        alpha = entry.record.cell["recipe"]["alpha"]
+        rows.append([context, f"{alpha:g}", *(" / ".join(number(v) for v in levels) for levels in values)])
+    words = [
+        "Means over 20 splits on the validation graphs, one number per level. A discriminator that knows nothing has "
+        "L_MI = 2 ln 2 = 1.39 and is right in half of the cases; at ratio 0.8 the two selections share at least 0.6 of "
+        "their nodes, by counting alone, and 0.8 if they are drawn at random.",
+    ]
+    head = ["data set", "α", *DIAGNOSTICS.values()]
+    return markdown_block(Block("", words, head, rows))
+
+
 TABLES: dict[str, Callable[..., str]] = {
     "accuracy": accuracy,
     "against": against,
@@ -172,5 +204,6 @@ TABLES: dict[str, Callable[..., str]] = {
     "duplicates": duplicates,
     "released": released,
     "controls": controls,
+    "diagnostics": diagnostics,
 }
 """What a page can ask for."""

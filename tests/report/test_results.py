@@ -76,8 +76,12 @@ def test_wall_time_is_of_the_union_of_all_legs(tmp_path: Path) -> None:
                 {"started": "2025-01-02T04:05:00+00:00", "seconds": 120.0},
             ]
         write(path, record)
-    ((name, cells, fresh, total, wall),) = rows(results_tables.times(results.views(tmp_path)))
-    assert (name, cells, fresh, total, wall) == ("table1", "2 of 2", "2", "20 min", "15 min")
+    add_study(tmp_path, "controls", {"method": ["topk", "none"], "dataset": ["NCI1"]})
+    assert rows(results_tables.times(results.views(tmp_path))) == [
+        ["table1", "2 of 2", "2", "20 min", "15 min"],
+        ["controls", "1 of 2", "0", "0 s", "0 s"],
+        ["both tables and the figure", "2 of 2", "", "20 min", "15 min"],
+    ]
 
 
 def test_the_papers_text_against_its_table(tmp_path: Path) -> None:
