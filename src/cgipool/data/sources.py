@@ -1,7 +1,10 @@
 """A data set by name or path, parsed once: later loads take the parsed arrays from the cache."""
 
+import fcntl
 import hashlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cgipool.data.catalogue import CATALOGUE
@@ -80,10 +83,29 @@ def _parsed(path: Path, mmap: bool) -> GraphSet:
     anew.
     """
     entry = cache_folder() / "parsed" / f"{path.stem}-{_fingerprint(path)}"
-    try:
+    with suppress(UserError):
         return _of_cache(entry, mmap)
-    except UserError:
-        pass
+    with _alone(entry):
+        return _parsed_now(path, entry, mmap)
+
+
+@contextmanager
+def _alone(entry: Path) -> Iterator[None]:
+    """One process at a time parses a set into a cache that several may share; where nothing can be written, each does."""
+    try:
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        lock = entry.with_name(f".{entry.name}.lock").open("w")
+    except OSError:
+        yield
+        return
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _parsed_now(path: Path, entry: Path, mmap: bool) -> GraphSet:
+    with suppress(UserError):  # another process may have parsed it meanwhile
+        return _of_cache(entry, mmap)
     if text_size(path) < LARGE:
         graphs = read_tu(path)
         try:
@@ -96,7 +118,10 @@ def _parsed(path: Path, mmap: bool) -> GraphSet:
 
 
 def _of_cache(entry: Path, mmap: bool) -> GraphSet:
-    return GraphSet.load(entry, mmap=mmap or is_large(entry), checked=True)
+    try:
+        return GraphSet.load(entry, mmap=mmap or is_large(entry), checked=True)
+    except OSError as error:
+        raise UserError(f"cannot read {entry}: {error.strerror or error}") from None
 
 
 def _fingerprint(path: Path) -> str:

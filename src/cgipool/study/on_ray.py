@@ -231,8 +231,9 @@ class RayRunner:
         try:
             told = self.ray.get(ref)
         except errors.RayError as error:
-            if isinstance(error, errors.RayTaskError) and not isinstance(error.cause, errors.RayError):
-                # Whatever is wrong with a cell is told as its failure; this is wrong with all of them.
+            if isinstance(error, errors.RayTaskError) and isinstance(error.cause, ImportError):
+                # Whatever is wrong with a cell is told as its failure; this is wrong with all of them. Another node may
+                # do better where it is anything else, such as a full disk.
                 raise UserError(f"a worker of Ray cannot train (is cgipool installed there?): {_last(error)}") from None
             del self.in_hand[ref]
             self.data.pop(hand.cell.dataset, None)  # it may have been lost as well

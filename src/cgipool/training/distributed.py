@@ -8,7 +8,6 @@ folder; the others have a temporary one.
 
 import contextlib
 import copy
-import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -199,9 +198,8 @@ def train_distributed(
     """Train a method on splits of a data set, one after another, each by all processes.
 
     The result, for the first process, and None for the others. The first alone writes the folder `out` and tells
-    `tell`. Processes that torchrun has started anew go on with the run in `out`.
+    `tell`. Processes that torchrun has started anew go on with the run in `out` that those before them began.
     """
-    restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     chosen = recipe_named(recipe)
     check_graphs(graphs)
     check_numbers(splits)
@@ -209,7 +207,8 @@ def train_distributed(
     with run_folder(out if ranks.first else None) as folder:
         if ranks.first:
             identity = identity_of(graphs, method, chosen, seed, splits, ranks.device, tf32)
-            prepare(folder, identity, splits, resume or restarted, overwrite and not restarted)
+            prepare(folder, identity, splits, resume or ranks.begun, overwrite and not ranks.begun)
+            ranks.note_begun()
         tasks = [Task(method, chosen, split, seed, ranks.device, split_folder(folder, split.index)) for split in splits]
         began = time.perf_counter()
         left = ranks.of_first(lambda: [task.split.index for task in waiting(tasks, tell)])

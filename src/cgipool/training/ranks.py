@@ -24,6 +24,9 @@ from cgipool.errors import UserError
 LAUNCHED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """What torchrun sets for each process."""
 
+BEGUN = "cgipool/begun"
+"""What torchrun's store holds once the run's folder is ready."""
+
 PATIENCE = timedelta(hours=2)
 """How long processes wait for one another: the first reads the whole data set before the others begin."""
 
@@ -45,13 +48,24 @@ class Abandoned(UserError):
 class Ranks:
     """The processes of a run, as one of them sees them. What they tell one another goes over the CPU."""
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, lasting: dist.Store) -> None:
+        self.lasting = lasting
+        """What torchrun keeps when it starts processes anew."""
         self.rank, self.count = dist.get_rank(), dist.get_world_size()
         self.first = self.rank == 0
         local = int(os.environ["LOCAL_RANK"])
         self.first_here = local == 0
         """Whether it is the first on its machine."""
         self.device = f"{device}:{local}" if device == "cuda" else device
+
+    @property
+    def begun(self) -> bool:
+        """Whether processes before these, of the same torchrun, made the run's folder ready."""
+        return bool(self.lasting.check([BEGUN]))
+
+    def note_begun(self) -> None:
+        """Let processes that are started anew know that the run's folder is theirs."""
+        self.lasting.set(BEGUN, "")
 
     def total(self, values: Tensor) -> Tensor:
         """The sum over all processes."""
@@ -121,7 +135,7 @@ def process_group(device: str) -> Iterator[Ranks]:
     backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
     dist.init_process_group(backend, store=_fresh(store, rank, count), rank=rank, world_size=count, timeout=PATIENCE)
     try:
-        yield Ranks(device)
+        yield Ranks(device, store)
     except RuntimeError as error:
         if isinstance(error, dist.DistError) or any(sign in str(error) for sign in ("gloo", "NCCL")):
             raise Abandoned("another process of the run has ended, and this one cannot go on without it") from error
