@@ -24,8 +24,11 @@ from cgipool.errors import UserError
 LAUNCHED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """What torchrun sets for each process."""
 
-BEGUN = "cgipool/begun"
-"""What torchrun's store holds once the run's folder is ready."""
+BEGUN, REFUSED = "cgipool/begun", "cgipool/refused"
+"""Set in torchrun's store once the run's folder is ready, and once an error is told that a new start would meet."""
+
+ANSWER = timedelta(seconds=30)
+"""How long torchrun's store may take to answer."""
 
 PATIENCE = timedelta(hours=2)
 """How long processes wait for one another: the first reads the whole data set before the others begin."""
@@ -45,27 +48,54 @@ class Abandoned(UserError):
     """Another process of the run has ended."""
 
 
+class Lives:
+    """What processes that torchrun starts anew can know of those before them, by the store that torchrun keeps.
+
+    Some of its ways of meeting (etcd) keep none: there only the number of starts is known.
+    """
+
+    def __init__(self) -> None:
+        kept = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == str(True)
+        self._store = next(iter(dist.rendezvous("env://", timeout=ANSWER)))[0] if kept else None
+        self._restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+
+    @property
+    def begun(self) -> bool:
+        """Whether those before made the run's folder ready, so that the run in it is this one."""
+        return self._restarted if self._store is None else self._store.check([BEGUN])
+
+    def note_begun(self) -> None:
+        """The run's folder is ready."""
+        self._note(BEGUN)
+
+    @property
+    def refused(self) -> bool:
+        """Whether an error was told that this start would only meet again."""
+        try:
+            return self._store is not None and self._store.check([REFUSED])
+        except dist.DistError:  # torchrun itself has ended
+            return False
+
+    def note_refused(self) -> None:
+        """An error of the user's is about to be told."""
+        with contextlib.suppress(dist.DistError):
+            self._note(REFUSED)
+
+    def _note(self, key: str) -> None:
+        if self._store is not None:
+            self._store.set(key, "")
+
+
 class Ranks:
     """The processes of a run, as one of them sees them. What they tell one another goes over the CPU."""
 
-    def __init__(self, device: str, lasting: dist.Store) -> None:
-        self.lasting = lasting
-        """What torchrun keeps when it starts processes anew."""
+    def __init__(self, device: str) -> None:
         self.rank, self.count = dist.get_rank(), dist.get_world_size()
         self.first = self.rank == 0
         local = int(os.environ["LOCAL_RANK"])
         self.first_here = local == 0
         """Whether it is the first on its machine."""
         self.device = f"{device}:{local}" if device == "cuda" else device
-
-    @property
-    def begun(self) -> bool:
-        """Whether processes before these, of the same torchrun, made the run's folder ready."""
-        return bool(self.lasting.check([BEGUN]))
-
-    def note_begun(self) -> None:
-        """Let processes that are started anew know that the run's folder is theirs."""
-        self.lasting.set(BEGUN, "")
 
     def total(self, values: Tensor) -> Tensor:
         """The sum over all processes."""
@@ -135,7 +165,7 @@ def process_group(device: str) -> Iterator[Ranks]:
     backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
     dist.init_process_group(backend, store=_fresh(store, rank, count), rank=rank, world_size=count, timeout=PATIENCE)
     try:
-        yield Ranks(device, store)
+        yield Ranks(device)
     except RuntimeError as error:
         if isinstance(error, dist.DistError) or any(sign in str(error) for sign in ("gloo", "NCCL")):
             raise Abandoned("another process of the run has ended, and this one cannot go on without it") from error
