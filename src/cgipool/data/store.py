@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cgipool.aside import PREVIOUS, private_folder
 from cgipool.data.check import DTYPES, REQUIRED
 from cgipool.data.writer import FORMAT, INDEX, GraphSetWriter
 from cgipool.errors import UserError
@@ -48,11 +48,11 @@ def replacing(folder: Path, name: str) -> Iterator[Path]:
     check_target(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as aside:
-            fresh = Path(aside, "fresh")
+        with private_folder(folder) as aside:
+            fresh = aside / "fresh"
             fresh.mkdir()
             yield fresh
-            _swap(fresh, folder, Path(aside, "previous"))
+            _swap(fresh, folder, aside / PREVIOUS)
     except OSError as error:
         raise UserError(f"cannot save {name} to {folder}: {error.strerror or error}") from error
 

@@ -21,10 +21,8 @@ from cgipool.data.graphs import GraphSet
 from cgipool.data.join import merge
 from cgipool.data.names import Names, encode, encode_columns
 from cgipool.data.spill import IN_MEMORY, Work
-from cgipool.data.store import replacing
 from cgipool.data.table import Rows, at_row, read_blocks, read_table
 from cgipool.data.tu_edges import EdgeLines
-from cgipool.data.writer import GraphSetWriter
 from cgipool.errors import UserError
 
 Ints = NDArray[np.int64]
@@ -36,13 +34,6 @@ PART = 1 << 21
 def read_tu(path: str | Path) -> GraphSet:
     """Read a TU data set; every fault in it is a one-line UserError with the file and the line."""
     return merge(list(tu_parts(path)))
-
-
-def save_tu(path: Path, folder: Path) -> None:
-    """Read a TU data set and save it, holding only a part of it at a time."""
-    with replacing(folder, path.stem) as fresh, GraphSetWriter(fresh) as writer:
-        for part in tu_parts(path, Work(fresh.parent)):
-            writer.append(part)
 
 
 def text_size(path: Path) -> int:
