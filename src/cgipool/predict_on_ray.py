@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from cgipool.errors import UserError
 from cgipool.fitted import FittedModel
 from cgipool.predict import CHUNK, Rows, chunks_of, count_of, written
-from cgipool.study.on_ray import connected, ray_package
+from cgipool.study.ray_cluster import connected, ray_package
 
 RANGE = 16 * CHUNK
 """Graphs of a task: seconds of work, and some megabytes of rows."""

@@ -23,8 +23,9 @@ from cgipool.fitted import FittedModel
 from cgipool.predict import Rows, chunks_of, written
 from cgipool.predict_on_ray import Wish, in_order
 from cgipool.study.cell import Cell
-from cgipool.study.on_ray import RayRunner, address_of, connected, needs_of
+from cgipool.study.on_ray import RayRunner
 from cgipool.study.plan import read_study, study_of
+from cgipool.study.ray_cluster import address_of, alive, connected, needs_of
 from cgipool.study.records import read_book
 from cgipool.study.run import Runner, Stop, Watcher
 from cgipool.study.store import Store, now
@@ -39,6 +40,13 @@ class Breaks(TopKPool):
     def forward(self, x, level):
         if Path(__file__).with_name("broken").exists():
             raise RuntimeError("it broke" + chr(10) + "in two lines")
+        return super().forward(x, level)
+class FullDisk(TopKPool):
+    def forward(self, x, level):
+        import ray
+        troubled = Path(__file__).with_name("troubled").read_text()
+        if troubled in ("all", ray.get_runtime_context().get_node_id()):
+            raise OSError(28, "No space left on device")
         return super().forward(x, level)
 """
 
@@ -162,6 +170,25 @@ def trains(pid: int) -> bool:
         return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::train_cell")
     except OSError:
         return False
+
+
+def test_trouble_of_one_node_sends_a_cell_to_another(cluster: Any, own_code: Path, tmp_path: Path) -> None:
+    """The disks of the nodes are full, or that of one; what does not write is trained all the same."""
+    import ray
+
+    axes = {"method": ["breaks_on_ray:FullDisk", "none"], "dataset": ["motifs"]}
+    full, other = study_of({"axes": axes, "settings": {"width": 4, "epochs": 1}}).cells
+    (own_code / "troubled").write_text("all")
+    store = Store(tmp_path / "first")
+    outcome = RayRunner(store, "cpu").run([full, other])
+    assert (outcome.failed, outcome.done) == ([full.key], [other.key])
+    assert (
+        store.told(full.key)["reason"] == "begun 4 times in vain, at last: OSError: [Errno 28] No space left on device"
+    )
+    assert "breaks_on_ray.py" in store.told(full.key)["log"]
+    for node in alive(ray):
+        (own_code / "troubled").write_text(node)
+        assert RayRunner(Store(tmp_path / node), "cpu").run([full]).done == [full.key]
 
 
 def test_a_node_is_lost_in_the_middle(cluster: Any, whole: Path, tmp_path: Path) -> None:
