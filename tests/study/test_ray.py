@@ -338,6 +338,8 @@ def test_the_command_starts_ray_and_leaves_nothing_behind(tmp_path: Path) -> Non
 @pytest.mark.usefixtures("cluster")
 def test_prediction_by_tasks_is_that_of_one_process(tmp_path: Path) -> None:
     load_dataset("motifs").subset(range(100)).save(tmp_path / "set")
+    names = "".join(f'{g},{g + 1}," ""the"", \n{g}"\n' for g in range(100))
+    (tmp_path / "set" / "ids.csv").write_text(f"graph,row,id\n{names}")
     model = tmp_path / "model.safetensors"
     words = ["--set", "width=4", "--set", "epochs=1"]
     assert main(["fit", str(tmp_path / "set"), "--out", str(model), *words]) == 0
@@ -346,6 +348,7 @@ def test_prediction_by_tasks_is_that_of_one_process(tmp_path: Path) -> None:
     wish = Wish(str(tmp_path / "set"), None, "cpu", as_json=True, strict=False)
     parts = list(in_order(2, model, wish, range(0, 100, 40), 100))
     assert [part.graphs for part in parts] == [40, 40, 20]
+    assert json.loads(parts[2].text.splitlines()[0])["id"] == ' "the", \n80'
     told, expected = ([json.loads(line) for line in text.splitlines()] for text in (_joined(parts), alone.text))
     assert [row["id"] for row in told] == [row["id"] for row in expected]
     for row, other in zip(told, expected, strict=True):
