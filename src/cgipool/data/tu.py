@@ -31,6 +31,10 @@ PART = 1 << 21
 """Nodes and lines of edges that a part has, as far as whole graphs allow."""
 
 
+MOST = 2**31 - 1
+"""Numbers of nodes and graphs are read as 32 bits."""
+
+
 def read_tu(path: str | Path) -> GraphSet:
     """Read a TU data set; every fault in it is a one-line UserError with the file and the line."""
     return merge(list(tu_parts(path)))
@@ -46,7 +50,9 @@ def tu_parts(path: str | Path, work: Work = IN_MEMORY) -> Iterator[GraphSet]:
     """The graphs of a TU data set in order, some at a time; each part names the labels that occur in it."""
     with TextFiles(Path(path)) as files:
         y, class_names = _classes(files)
+        _check_count(files, len(y), "graphs")
         node_ptr = pointer(_sizes(files, len(y), work))
+        _check_count(files, int(node_ptr[-1]), "nodes")
         edges = EdgeLines(files, node_ptr, work)
         cuts = _cuts(node_ptr[1:] + np.cumsum(edges.count))
         edges.bring_in_order(cuts)
@@ -64,6 +70,12 @@ def tu_parts(path: str | Path, work: Work = IN_MEMORY) -> Iterator[GraphSet]:
                 **columns,
                 **nodes.take(int(stop - start)),
             )
+
+
+def _check_count(files: TextFiles, count: int, things: str) -> None:
+    """Told before a number of so many is met, as the line of it would take hours to find."""
+    if count > MOST:
+        raise UserError(f"{files.path} has {count:,} {things}, and a TU set may have {MOST:,}: import parts of it")
 
 
 def _classes(files: TextFiles) -> tuple[Ints, Names]:
