@@ -86,6 +86,29 @@ def load(folder: Path, mmap: bool) -> dict[str, Any]:
     return fields
 
 
+def folder_of(graphs: "GraphSet") -> Path | None:
+    """The folder that a set was mapped from, if it is all as it lies there; None for any other."""
+    if not isinstance(graphs.edge_ptr, np.memmap) or graphs.edge_ptr.filename is None:
+        return None
+    folder = Path(graphs.edge_ptr.filename).parent
+    try:
+        saved = load(folder, mmap=True)
+    except UserError:
+        return None
+    arrays = {name: saved.pop(name, None) for name in DTYPES}
+    same = all(_is_that(getattr(graphs, name), value) for name, value in arrays.items())
+    return folder if same and all(getattr(graphs, name) == value for name, value in saved.items()) else None
+
+
+def _is_that(values: NDArray[Any] | None, saved: NDArray[Any] | None) -> bool:
+    """Whether values are those of a saved array; of one that is not empty, because they are mapped from its file."""
+    if values is None or saved is None:
+        return values is saved
+    if values.shape != saved.shape or not isinstance(saved, np.memmap):
+        return values.shape == saved.shape
+    return isinstance(values, np.memmap) and (values.filename, values.strides) == (saved.filename, saved.strides)
+
+
 def _swap(fresh: Path, folder: Path, previous: Path) -> None:
     """Put `fresh` in the place of `folder`; if that fails, put the earlier one back."""
     if not folder.exists():
