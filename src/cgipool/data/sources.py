@@ -4,6 +4,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from cgipool.aside import lock
@@ -122,17 +123,17 @@ def _parsed_now(path: Path, entry: Path, mmap: bool) -> GraphSet:
 def _keep(path: Path, small: GraphSet | None, entry: Path) -> None:
     """Put a set into the cache, part by part unless it is there as a whole. What another process put there meanwhile is
     not replaced: who has it open might lose it, if the cache is on a network file system."""
-    with suppress(_MeanwhileError), replacing(entry, path.stem) as fresh:
-        with GraphSetWriter(fresh) as writer:
-            for part in tu_parts(path, Work(fresh.parent)) if small is None else (small,):
-                writer.append(part)
-        with suppress(UserError):
-            _of_cache(entry, mmap=True)
-            raise _MeanwhileError
+    with replacing(entry, path.stem, partial(_is_whole, entry)) as fresh, GraphSetWriter(fresh) as writer:
+        for part in tu_parts(path, Work(fresh.parent)) if small is None else (small,):
+            writer.append(part)
 
 
-class _MeanwhileError(Exception):
-    """Another process has put the same set into the cache."""
+def _is_whole(entry: Path) -> bool:
+    try:
+        _of_cache(entry, mmap=True)
+    except UserError:
+        return False
+    return True
 
 
 def _of_cache(entry: Path, mmap: bool) -> GraphSet:

@@ -1,9 +1,10 @@
 """A GraphSet on disk: one .npy per array and `graphset.json`, which says what there is. No pickle."""
 
+import errno
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,10 +41,11 @@ def save(graphs: "GraphSet", folder: Path) -> None:
 
 
 @contextmanager
-def replacing(folder: Path, name: str) -> Iterator[Path]:
+def replacing(folder: Path, name: str, spare: Callable[[], bool] = lambda: False) -> Iterator[Path]:
     """An empty folder in which to write the set of this name, renamed to `folder` in the end.
 
-    Whatever fails, an earlier save stays as it was. Beside the empty folder there is room for passing files.
+    Whatever fails, an earlier save stays as it was. `spare` is asked in the end whether it is to stay anyhow. Beside
+    the empty folder there is room for passing files.
     """
     check_target(folder)
     try:
@@ -52,7 +54,7 @@ def replacing(folder: Path, name: str) -> Iterator[Path]:
             fresh = aside / "fresh"
             fresh.mkdir()
             yield fresh
-            _swap(fresh, folder, aside / PREVIOUS)
+            _swap(fresh, folder, aside / PREVIOUS, spare)
     except OSError as error:
         raise UserError(f"cannot save {name} to {folder}: {error.strerror or error}") from error
 
@@ -109,10 +111,16 @@ def _is_that(values: NDArray[Any] | None, saved: NDArray[Any] | None) -> bool:
     return isinstance(values, np.memmap) and (values.filename, values.strides) == (saved.filename, saved.strides)
 
 
-def _swap(fresh: Path, folder: Path, previous: Path) -> None:
-    """Put `fresh` in the place of `folder`; if that fails, put the earlier one back."""
-    if not folder.exists():
-        os.replace(fresh, folder)
+def _swap(fresh: Path, folder: Path, previous: Path, spare: Callable[[], bool]) -> None:
+    """Put `fresh` in the place of `folder`, unless that is spared; if it fails, put the earlier one back."""
+    try:
+        os.replace(fresh, folder)  # which fails where there is a folder with files, also if it came this instant
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+    else:
+        return
+    if spare():
         return
     os.replace(folder, previous)
     try:
