@@ -22,6 +22,7 @@ from cgipool.errors import UserError
 from cgipool.fitted import FittedModel
 from cgipool.predict import Rows, chunks_of, written
 from cgipool.predict_on_ray import Wish, in_order
+from cgipool.study import on_ray
 from cgipool.study.cell import Cell
 from cgipool.study.on_ray import RayRunner
 from cgipool.study.plan import read_study, study_of
@@ -359,6 +360,83 @@ def test_prediction_by_tasks_is_that_of_one_process(tmp_path: Path) -> None:
 
 def _joined(parts: list[Rows]) -> str:
     return "".join(part.text for part in parts)
+
+
+class StandIn:
+    """As much of Ray as it takes to give a task away: nothing is ever done."""
+
+    def __init__(self, *nodes: str) -> None:
+        self.up, self.cancelled, self.selectors = set(nodes), list[Any](), list[Any]()
+        self.exceptions = type("errors", (), {"RayError": KeyError})
+        self.answers: dict[Any, Any] = {}
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return [{"NodeID": node, "Alive": True, "Resources": {"CPU": 1}} for node in self.up]
+
+    def put(self, value: Any) -> Any:
+        return value
+
+    def remote(self, *given: Any, **options: Any) -> Any:
+        if options:
+            return lambda made: self
+        self.selectors.append(None)
+        return object()
+
+    def options(self, label_selector: Any) -> "StandIn":
+        self.selectors.append(label_selector)
+        return self
+
+    def get(self, ref: Any) -> Any:
+        return self.answers[ref]
+
+    def wait(self, refs: list[Any], num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
+        return refs, []
+
+    def cancel(self, ref: Any) -> None:
+        self.cancelled.append(ref)
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    ray = StandIn("a", "b")
+    monkeypatch.setattr(on_ray, "ray_package", lambda: ray)
+    monkeypatch.setattr(on_ray, "_mailbox", lambda ray: type("mailbox", (), {"take": ray}))
+    return ray
+
+
+def in_trouble(runner: RayRunner, ray: StandIn, node: str, useless: bool) -> None:
+    """The cell in hand was given to a node that had trouble."""
+    (ref,) = runner.in_hand
+    ray.answers[ref] = {"trouble": "No module named 'cgipool'", "node": node, "log": "", "useless": useless}
+    runner._settle(ref)
+
+
+def test_without_the_package_on_any_node_one_line_ends_the_run(stand_in: StandIn, tmp_path: Path) -> None:
+    runner = RayRunner(Store(tmp_path), "cpu")
+    runner.waiting.append(read_study(SMOKE).cells[0])
+    runner._fill()
+    in_trouble(runner, stand_in, "a", useless=True)
+    assert stand_in.selectors[-2] == {"ray.io/node-id": "!in(a)"}
+    with pytest.raises(UserError, match=r"no node of Ray can train \(is cgipool installed there\?\): No module"):
+        in_trouble(runner, stand_in, "b", useless=True)
+    runner._end()
+    assert not list(tmp_path.glob("claims/*")), "the cell is free for another run"
+
+
+def test_a_cell_does_not_wait_for_a_node_that_is_gone(stand_in: StandIn, tmp_path: Path) -> None:
+    runner = RayRunner(Store(tmp_path), "cpu")
+    runner.waiting.append(read_study(SMOKE).cells[0])
+    runner._fill()
+    in_trouble(runner, stand_in, "a", useless=False)
+    (ref,) = runner.in_hand
+    runner._free_stranded()
+    assert list(runner.in_hand) == [ref], "node b may take it"
+    stand_in.up = {"a"}
+    runner._free_stranded()
+    assert stand_in.cancelled == [ref]
+    (again,) = runner.in_hand.values()
+    assert not again.avoids
+    again.claim.release()
 
 
 def test_without_ray_one_line_says_how_to_get_it(

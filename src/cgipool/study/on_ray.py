@@ -157,13 +157,14 @@ class RayRunner:
 
     def _settle(self, ref: Any) -> None:
         """A task has ended: keep what it made, or begin its cell again, if it was lost or its node had trouble."""
-        hand = self.in_hand.pop(ref)
+        hand = self.in_hand[ref]
         try:
             told = self.ray.get(ref)
             trouble, log = told.get("trouble"), told.get("log", "")
         except self.ray.exceptions.RayError as error:
             told, trouble, log = {}, f"its worker died: {last_line(error)}", str(error)
         if trouble is None:
+            del self.in_hand[ref]
             self._finish(hand, told)
             return
         self.data.pop(hand.cell.dataset, None)  # it may have been lost as well
@@ -174,17 +175,19 @@ class RayRunner:
             hand.avoids = set()
         if hand.tries < TRIES:
             self._submit(hand)
+            del self.in_hand[ref]  # not before: should giving it away fail, its claim is still to be released
         else:
+            del self.in_hand[ref]
             self._finish(hand, _failure(hand.cell, f"begun {TRIES} times in vain, at last: {trouble}", log))
 
     def _free_stranded(self) -> None:
         """A cell that waits for a node which is gone may go to those again that it avoided."""
         for ref, hand in list(self.in_hand.items()):
             if hand.avoids and hand.avoids >= alive(self.ray):
-                del self.in_hand[ref]
                 self.ray.cancel(ref)
                 hand.avoids = set()
                 self._submit(hand)
+                del self.in_hand[ref]
 
     def _finish(self, hand: _InHand, told: dict[str, Any]) -> None:
         with hand.claim:
