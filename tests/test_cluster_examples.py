@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,19 @@ def test_torchrun_trains_and_a_requeued_job_resumes(slurm: dict[str, str], tmp_p
     assert json.loads((tmp_path / "run" / "result.json").read_text())["splits"] == 1
     again = run("train.slurm", slurm, *words)
     assert again.returncode == 0, again.stderr
+
+
+@pytest.mark.parametrize(("left", "requeued"), [(200, True), (3600, False)])
+def test_a_training_that_the_time_limit_ended_is_queued_again(
+    slurm: dict[str, str], tmp_path: Path, left: int, requeued: bool
+) -> None:
+    (tmp_path / "bin" / "torchrun").write_text(f"#!/bin/sh\nenv > {tmp_path}/seen\nexit 1\n")
+    end = {"SLURM_JOB_END_TIME": str(int(time.time()) + left)}
+    assert run("train.slurm", slurm | end, tmp_path / "set", tmp_path / "run").returncode == 1
+    assert (tmp_path / "requeued").exists() == requeued
+    (seconds,) = re.findall(r"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=(\d+)", (tmp_path / "seen").read_text())
+    (before,) = re.findall(r"--signal=TERM@(\d+)", (CLUSTER / "train.slurm").read_text())
+    assert int(seconds) < int(before)
 
 
 def test_commands_of_the_page_are_commands() -> None:

@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "cgipool"
 
 LAYERS = [
     ("errors", "threads", "caches", "version"),
-    ("files",),
+    ("aside", "files"),
     ("data",),
     ("ops",),
     ("level",),

@@ -88,9 +88,14 @@ def test_a_split_alone_is_the_split_among_others(graphs: GraphSet, tmp_path: Pat
     assert rows_of(tmp_path / "both", 0) != rows_of(tmp_path / "alone", 1)
 
 
-def test_jobs(graphs: GraphSet, tmp_path: Path) -> None:
+def test_jobs(graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A set that lies on disk is mapped by all, not copied."""
     told: list[split.Progress] = []
-    result = run.train(graphs, splits=3, jobs=2, out=tmp_path / "run", tell=told.append, **TINY)
+    graphs.save(tmp_path / "set")
+    monkeypatch.delattr(GraphSet, "save")
+    result = run.train(
+        GraphSet.load(tmp_path / "set", mmap=True), splits=3, jobs=2, out=tmp_path / "run", tell=told.append, **TINY
+    )
     assert [row["split"] for row in result.rows] == [0, 1, 2]
     assert [sorted(p.name for p in run.split_folder(tmp_path / "run", i).iterdir()) for i in range(3)] == [
         SPLIT_FILES

@@ -69,29 +69,23 @@ def named(chunks: Iterable[Chunk], ids: Iterable[str]) -> Iterator[Chunk]:
         yield replace(chunk, ids=list(itertools.islice(names, len(chunk.ids))))
 
 
-def ids_of(folder: Path) -> Iterator[str]:
-    """The ids that an import kept beside a saved set, line by line: its "id" where there is one, else its "row"."""
-    with (folder / IDS).open(encoding="utf-8", newline="") as stream:
-        for row in csv.DictReader(stream):
-            yield row.get("id") or row["row"]
+def ids_of(folder: Path, start: int = 0) -> Iterator[str]:
+    """The ids that an import kept beside a saved set, from graph `start` on: its "id" where there is one, else its
+    "row"."""
+    from cgipool.data.importers.table import Table, rows_from
+
+    table = Table(folder / IDS)
+    columns = [table.column(name) for name in ("id", "row") if name in table.columns]
+    for row in rows_from(table.as_written(*columns), start):
+        yield row[0] or row[-1]
 
 
-def smiles_chunks(
-    path: Path,
-    column: str | None,
-    featurizer: dict[str, Any],
-    size: int = CHUNK,
-    start: int = 0,
-    stop: int | None = None,
-) -> Iterator[Chunk]:
-    """The molecules of a table with a column of SMILES, or those of the rows from `start` up to `stop` counted from 0;
-    the id of a row is its "id" or "name", else its number from 1."""
-    from cgipool.data.importers.smiles import molecule_rows
+def molecule_chunks(rows: Iterable[tuple[str, str]], featurizer: dict[str, Any], size: int = CHUNK) -> Iterator[Chunk]:
+    """The molecules of rows that have an id and a SMILES each."""
     from cgipool.data.molecules import MoleculeFeaturizer, NotAMoleculeError, parse_smiles
 
-    made = MoleculeFeaturizer.from_json(featurizer)
-    rows = molecule_rows(path, column, start, stop)
-    while some := list(itertools.islice(rows, size)):
+    made, left = MoleculeFeaturizer.from_json(featurizer), iter(rows)
+    while some := list(itertools.islice(left, size)):
         gather, reasons = made.gather(), {}
         for place, (_, text) in enumerate(some):
             try:
@@ -103,18 +97,41 @@ def smiles_chunks(
         yield Chunk([name for name, _ in some], graphs, reasons)
 
 
+def lines_of(path: str | Path, column: str | None = None, start: int = 0, stop: int | None = None) -> Iterator[Any]:
+    """What of an input is text, graph by graph: id and SMILES of the rows of a table, or the ids of a saved import;
+    nothing of others. From `start` up to `stop` alone, if these are given: row or graph numbers, from 0.
+
+    Such text must be read from its beginning, so whoever divides an input does it once and deals the lines out.
+    """
+    place = Path(path)
+    if _is_table(place):
+        from cgipool.data.importers.smiles import molecule_rows
+
+        return molecule_rows(place, column, start, stop)
+    if not (place / IDS).is_file():
+        return iter(())
+    return itertools.islice(ids_of(place, start), None if stop is None else stop - start)
+
+
+def chunks_from(
+    lines: Iterable[Any], path: str | Path, model: FittedModel, start: int = 0, stop: int | None = None
+) -> Iterator[Chunk]:
+    """What there is to predict at a path from `start` up to `stop`, of which `lines_of` gives these lines."""
+    place = Path(path)
+    if _is_table(place):
+        if model.featurizer is None:
+            raise UserError(f"{path} is a table, but the model was not trained on molecules: it cannot read SMILES")
+        return molecule_chunks(lines, model.featurizer)
+    chunks = graph_chunks(open_graphs(path), start=start, stop=stop)
+    return named(chunks, lines) if (place / IDS).is_file() else chunks
+
+
 def chunks_of(
     path: str | Path, model: FittedModel, column: str | None = None, start: int = 0, stop: int | None = None
 ) -> Iterator[Chunk]:
     """What there is to predict at a path: a table of SMILES, or graphs. From `start` up to `stop` alone, if these are
     given: row numbers of the table or graph numbers, from 0."""
-    place = Path(path)
-    if _is_table(place):
-        if model.featurizer is None:
-            raise UserError(f"{path} is a table, but the model was not trained on molecules: it cannot read SMILES")
-        return smiles_chunks(place, column, model.featurizer, start=start, stop=stop)
-    chunks = graph_chunks(open_graphs(path), start=start, stop=stop)
-    return named(chunks, itertools.islice(ids_of(place), start, None)) if (place / IDS).is_file() else chunks
+    return chunks_from(lines_of(path, column, start, stop), path, model, start, stop)
 
 
 def count_of(path: str | Path) -> int:

@@ -1,20 +1,22 @@
 """Prediction as tasks of Ray: each predicts a range of the input, and the rows come back in order.
 
-The model travels with the tasks; the input does not, as it may be larger than any memory: every node must be able to
-read it under the same path.
+The model travels with the tasks, and so does what of the input is text (the rows of a table, or the names of graphs),
+which is read once, here: a task would have to read it from its beginning. The graphs of a set do not, as they may be
+larger than any memory: every node must be able to read them under the same path.
 """
 
 import hashlib
 import tempfile
 from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from cgipool.errors import UserError
 from cgipool.fitted import FittedModel
-from cgipool.predict import CHUNK, Rows, chunks_of, count_of, written
-from cgipool.study.on_ray import connected, ray_package
+from cgipool.predict import CHUNK, Rows, chunks_from, count_of, lines_of, written
+from cgipool.study.ray_cluster import connected, ray_package
 
 RANGE = 16 * CHUNK
 """Graphs of a task: seconds of work, and some megabytes of rows."""
@@ -51,10 +53,12 @@ def in_order(count: int, model: Path, wish: Wish, firsts: range, end: int) -> It
     task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=3, max_calls=0)(predict_range)
     content = ray.put(model.read_bytes())
     waiting, under_way = deque(firsts), deque[Any]()
+    lines = lines_of(wish.data, wish.column, firsts.start, end)
     while waiting or under_way:
         while waiting and len(under_way) < AHEAD * count:
             first = waiting.popleft()
-            under_way.append(task.remote(content, wish, first, min(first + firsts.step, end)))
+            last = min(first + firsts.step, end)
+            under_way.append(task.remote(content, wish, first, last, list(islice(lines, last - first))))
         yield _rows(ray, under_way.popleft())
 
 
@@ -69,10 +73,10 @@ def _rows(ray: Any, reference: Any) -> Rows:
         raise UserError(f"a worker of Ray was lost too often: {' '.join(str(error).split())[:200]}") from None
 
 
-def predict_range(content: bytes, wish: Wish, start: int, stop: int) -> tuple[str, int, int]:
-    """In a worker: the `Rows` of a range, as plain values."""
+def predict_range(content: bytes, wish: Wish, start: int, stop: int, lines: list[Any]) -> tuple[str, int, int]:
+    """In a worker: the `Rows` of a range, of which `lines_of` gives these lines, as plain values."""
     model = _model(content, wish.device)
-    parts = list(written(model, chunks_of(wish.data, model, wish.column, start, stop), wish.as_json, wish.strict))
+    parts = list(written(model, chunks_from(lines, wish.data, model, start, stop), wish.as_json, wish.strict))
     return "".join(part.text for part in parts), sum(part.graphs for part in parts), sum(part.bad for part in parts)
 
 

@@ -111,7 +111,7 @@ def test_mistakes(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_scaffolds_are_for_molecules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "nets").mkdir()
     (tmp_path / "nets" / "graphs.csv").write_text("graph,label\na,0\nb,1\n")
-    (tmp_path / "nets" / "edges.csv").write_text("graph,source,target\na,0,1\nb,0,1\n")
+    (tmp_path / "nets" / "edges.csv").write_text("graph,source,target\nnot to be read\n")
     said = refused(capsys, tmp_path / "nets", "--out", tmp_path / "set", "--scaffold-splits", 1)
     assert said == "nets is no set of molecules: it has no scaffolds to split by"
 

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from random_sets import assert_equal
 
 from cgipool.data import Encoder, GraphSet, features, motifs, random_splits, splits, write_splits
 from cgipool.data.batch import Batcher
+from cgipool.data.store import folder_of
 from cgipool.errors import UserError
 from cgipool.training import evaluate
 from cgipool.training.recipe import PAPER
@@ -122,3 +124,25 @@ def test_splits_are_written_in_stretches(whole: GraphSet, tmp_path: Path, monkey
 def test_saving_a_mapped_set(whole: GraphSet, mapped: GraphSet, tmp_path: Path) -> None:
     mapped.save(tmp_path / "again")
     assert_equal(GraphSet.load(tmp_path / "again"), whole)
+
+
+def test_where_a_set_lies(whole: GraphSet, mapped: GraphSet, tmp_path: Path) -> None:
+    """Only where all of it is as it lies there."""
+    assert folder_of(mapped) == tmp_path / "set"
+    others = [
+        whole,
+        mapped.subset(range(60)),
+        dataclasses.replace(mapped, name="other"),
+        dataclasses.replace(mapped, y=mapped.y[::-1]),
+        dataclasses.replace(mapped, y=np.array(mapped.y)),
+        dataclasses.replace(mapped, attributes=None),
+    ]
+    assert [folder_of(other) for other in others] == [None] * len(others)
+    shutil.rmtree(tmp_path / "set")
+    assert folder_of(mapped) is None
+
+
+def test_where_a_set_with_empty_arrays_lies(tmp_path: Path) -> None:
+    """They cannot be mapped."""
+    GraphSet.from_edges("points", [1, 1], [], [], [0, 1]).save(tmp_path / "set")
+    assert folder_of(GraphSet.load(tmp_path / "set", mmap=True)) == tmp_path / "set"

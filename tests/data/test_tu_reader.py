@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from random_sets import assert_equal, write_tu
 
-from cgipool.data import archive, read_tu
+from cgipool.data import archive, read_tu, tu
 from cgipool.errors import UserError
 
 
@@ -125,6 +125,18 @@ def test_fault_has_file_and_line(tmp_path: Path, parts: dict[str, str], message:
     folder = write_tu(tmp_path / "toy", **parts)
     for path in (folder, zipped(folder)):
         assert message.format(path=path) in failure(path)
+
+
+@pytest.mark.parametrize(("most", "said"), [(1, "has 2 graphs, and"), (5, "has 6 nodes, and"), (6, None)])
+def test_more_than_numbers_of_32_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, said: str | None
+) -> None:
+    folder = write_tu(tmp_path / "toy")
+    monkeypatch.setattr(tu, "MOST", most)
+    if said is None:
+        read_tu(folder)
+    else:
+        assert f"{folder} {said} a TU set may have {most}: import parts of it" in failure(folder)
 
 
 def test_fault_beyond_the_first_block(tmp_path: Path) -> None:

@@ -10,12 +10,14 @@ import torch
 from safetensors.torch import load_file
 from small import random_graphs
 
+from cgipool.cli import main
 from cgipool.data import GraphSet, random_splits
 from cgipool.data.batch import Batcher
 from cgipool.errors import UserError
 from cgipool.ops.draws import extended, key_of, shuffled
 from cgipool.pool import METHODS
-from cgipool.training import together
+from cgipool.training import engine, together
+from cgipool.training import run as training_run
 from cgipool.training.engine import Group
 from cgipool.training.recipe import PAPER, RELEASED, Recipe
 from cgipool.training.resident import Resident, near_dense
@@ -161,9 +163,35 @@ def test_too_little_memory_means_fewer_splits(
 
     monkeypatch.setattr(Run, "to_the_end", small_device)
     train_together(other, graphs, quiet)
-    assert "not enough device memory for 3 splits at once; going on with 2" in caplog.text
+    assert "not enough memory for 3 splits at once; going on with 2" in caplog.text
     for a, b in zip(one, other, strict=True):
         same(a, b)
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), MemoryError()])
+def test_a_set_that_does_not_fit_into_a_device(
+    error: Exception,
+    graphs: GraphSet,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Tried with fewer splits, and told with what can read it."""
+
+    def full(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(engine, "Resident", full)
+    monkeypatch.setattr(training_run, "_together", lambda task: True)
+    graphs.save(tmp_path / "mine")
+    assert main(["train", str(tmp_path / "mine"), "--splits", "2", "--out", str(tmp_path / "run")]) == 2
+    assert "not enough memory for 2 splits at once; going on with 1" in caplog.text
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == (
+        f"cgipool: {graphs.name} does not fit into the memory of cpu, where this trainer holds all of it; to read it "
+        "batch by batch: torchrun --nproc-per-node 1 -m cgipool train … --distributed"
+    )
 
 
 def test_a_loss_that_explodes_names_its_split(graphs: GraphSet, tmp_path: Path) -> None:

@@ -22,9 +22,11 @@ from cgipool.errors import UserError
 from cgipool.fitted import FittedModel
 from cgipool.predict import Rows, chunks_of, written
 from cgipool.predict_on_ray import Wish, in_order
+from cgipool.study import on_ray
 from cgipool.study.cell import Cell
-from cgipool.study.on_ray import RayRunner, address_of, connected, needs_of
+from cgipool.study.on_ray import RayRunner
 from cgipool.study.plan import read_study, study_of
+from cgipool.study.ray_cluster import address_of, alive, connected, needs_of
 from cgipool.study.records import read_book
 from cgipool.study.run import Runner, Stop, Watcher
 from cgipool.study.store import Store, now
@@ -39,6 +41,13 @@ class Breaks(TopKPool):
     def forward(self, x, level):
         if Path(__file__).with_name("broken").exists():
             raise RuntimeError("it broke" + chr(10) + "in two lines")
+        return super().forward(x, level)
+class FullDisk(TopKPool):
+    def forward(self, x, level):
+        import ray
+        troubled = Path(__file__).with_name("troubled").read_text()
+        if troubled in ("all", ray.get_runtime_context().get_node_id()):
+            raise OSError(28, "No space left on device")
         return super().forward(x, level)
 """
 
@@ -162,6 +171,25 @@ def trains(pid: int) -> bool:
         return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::train_cell")
     except OSError:
         return False
+
+
+def test_trouble_of_one_node_sends_a_cell_to_another(cluster: Any, own_code: Path, tmp_path: Path) -> None:
+    """The disks of the nodes are full, or that of one; what does not write is trained all the same."""
+    import ray
+
+    axes = {"method": ["breaks_on_ray:FullDisk", "none"], "dataset": ["motifs"]}
+    full, other = study_of({"axes": axes, "settings": {"width": 4, "epochs": 1}}).cells
+    (own_code / "troubled").write_text("all")
+    store = Store(tmp_path / "first")
+    outcome = RayRunner(store, "cpu").run([full, other])
+    assert (outcome.failed, outcome.done) == ([full.key], [other.key])
+    assert (
+        store.told(full.key)["reason"] == "begun 4 times in vain, at last: OSError: [Errno 28] No space left on device"
+    )
+    assert "breaks_on_ray.py" in store.told(full.key)["log"]
+    for node in alive(ray):
+        (own_code / "troubled").write_text(node)
+        assert RayRunner(Store(tmp_path / node), "cpu").run([full]).done == [full.key]
 
 
 def test_a_node_is_lost_in_the_middle(cluster: Any, whole: Path, tmp_path: Path) -> None:
@@ -311,6 +339,8 @@ def test_the_command_starts_ray_and_leaves_nothing_behind(tmp_path: Path) -> Non
 @pytest.mark.usefixtures("cluster")
 def test_prediction_by_tasks_is_that_of_one_process(tmp_path: Path) -> None:
     load_dataset("motifs").subset(range(100)).save(tmp_path / "set")
+    names = "".join(f'{g},{g + 1}," ""the"", \n{g}"\n' for g in range(100))
+    (tmp_path / "set" / "ids.csv").write_text(f"graph,row,id\n{names}")
     model = tmp_path / "model.safetensors"
     words = ["--set", "width=4", "--set", "epochs=1"]
     assert main(["fit", str(tmp_path / "set"), "--out", str(model), *words]) == 0
@@ -319,6 +349,7 @@ def test_prediction_by_tasks_is_that_of_one_process(tmp_path: Path) -> None:
     wish = Wish(str(tmp_path / "set"), None, "cpu", as_json=True, strict=False)
     parts = list(in_order(2, model, wish, range(0, 100, 40), 100))
     assert [part.graphs for part in parts] == [40, 40, 20]
+    assert json.loads(parts[2].text.splitlines()[0])["id"] == ' "the", \n80'
     told, expected = ([json.loads(line) for line in text.splitlines()] for text in (_joined(parts), alone.text))
     assert [row["id"] for row in told] == [row["id"] for row in expected]
     for row, other in zip(told, expected, strict=True):
@@ -329,6 +360,83 @@ def test_prediction_by_tasks_is_that_of_one_process(tmp_path: Path) -> None:
 
 def _joined(parts: list[Rows]) -> str:
     return "".join(part.text for part in parts)
+
+
+class StandIn:
+    """As much of Ray as it takes to give a task away: nothing is ever done."""
+
+    def __init__(self, *nodes: str) -> None:
+        self.up, self.cancelled, self.selectors = set(nodes), list[Any](), list[Any]()
+        self.exceptions = type("errors", (), {"RayError": KeyError})
+        self.answers: dict[Any, Any] = {}
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return [{"NodeID": node, "Alive": True, "Resources": {"CPU": 1}} for node in self.up]
+
+    def put(self, value: Any) -> Any:
+        return value
+
+    def remote(self, *given: Any, **options: Any) -> Any:
+        if options:
+            return lambda made: self
+        self.selectors.append(None)
+        return object()
+
+    def options(self, label_selector: Any) -> "StandIn":
+        self.selectors.append(label_selector)
+        return self
+
+    def get(self, ref: Any) -> Any:
+        return self.answers[ref]
+
+    def wait(self, refs: list[Any], num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
+        return refs, []
+
+    def cancel(self, ref: Any) -> None:
+        self.cancelled.append(ref)
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    ray = StandIn("a", "b")
+    monkeypatch.setattr(on_ray, "ray_package", lambda: ray)
+    monkeypatch.setattr(on_ray, "_mailbox", lambda ray: type("mailbox", (), {"take": ray}))
+    return ray
+
+
+def in_trouble(runner: RayRunner, ray: StandIn, node: str, useless: bool) -> None:
+    """The cell in hand was given to a node that had trouble."""
+    (ref,) = runner.in_hand
+    ray.answers[ref] = {"trouble": "No module named 'cgipool'", "node": node, "log": "", "useless": useless}
+    runner._settle(ref)
+
+
+def test_without_the_package_on_any_node_one_line_ends_the_run(stand_in: StandIn, tmp_path: Path) -> None:
+    runner = RayRunner(Store(tmp_path), "cpu")
+    runner.waiting.append(read_study(SMOKE).cells[0])
+    runner._fill()
+    in_trouble(runner, stand_in, "a", useless=True)
+    assert stand_in.selectors[-2] == {"ray.io/node-id": "!in(a)"}
+    with pytest.raises(UserError, match=r"no node of Ray can train \(is cgipool installed there\?\): No module"):
+        in_trouble(runner, stand_in, "b", useless=True)
+    runner._end()
+    assert not list(tmp_path.glob("claims/*")), "the cell is free for another run"
+
+
+def test_a_cell_does_not_wait_for_a_node_that_is_gone(stand_in: StandIn, tmp_path: Path) -> None:
+    runner = RayRunner(Store(tmp_path), "cpu")
+    runner.waiting.append(read_study(SMOKE).cells[0])
+    runner._fill()
+    in_trouble(runner, stand_in, "a", useless=False)
+    (ref,) = runner.in_hand
+    runner._free_stranded()
+    assert list(runner.in_hand) == [ref], "node b may take it"
+    stand_in.up = {"a"}
+    runner._free_stranded()
+    assert stand_in.cancelled == [ref]
+    (again,) = runner.in_hand.values()
+    assert not again.avoids
+    again.claim.release()
 
 
 def test_without_ray_one_line_says_how_to_get_it(

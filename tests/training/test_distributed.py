@@ -6,6 +6,7 @@ Started by torchrun, this file is what the processes of some tests run.
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -30,7 +31,7 @@ from cgipool.ops.draws import key_of
 from cgipool.pool import METHODS, Pooled
 from cgipool.training import split
 from cgipool.training.checkpoint import load_tensors
-from cgipool.training.distributed import DistributedTraining
+from cgipool.training.distributed import DistributedTraining, Stop
 from cgipool.training.log import Log
 from cgipool.training.objective import class_weights, objective
 from cgipool.training.ranks import Ranks, process_group
@@ -82,7 +83,7 @@ def write_first_losses(path: Path) -> None:
     with process_group("cpu") as ranks:
         found = {}
         for name, (method, changes) in CASES.items():
-            training = DistributedTraining(task_of(graphs, method, recipe_of(**changes)), graphs, ranks)
+            training = DistributedTraining(task_of(graphs, method, recipe_of(**changes)), graphs, ranks, Stop())
             found[name] = first_losses(training), training.validate()[:2], training.ask_test().metrics
         if ranks.first:
             path.write_text(json.dumps(found))
@@ -223,8 +224,10 @@ def test_two_machines(by_two: Path, plain: Path) -> None:
     assert weights.keys() == wanted_weights.keys()
 
 
-def test_a_killed_process_costs_nothing(saved: str, by_two: Path, tmp_path: Path) -> None:
+def test_a_killed_process_costs_nothing(saved: str, plain: Path, by_two: Path, tmp_path: Path) -> None:
+    """The run that lies in the folder is replaced once, not again when the processes are started anew."""
     out, note = tmp_path / "run", tmp_path / "note"
+    shutil.copytree(plain, out)
     command = ["train", saved, *SMALL, "--distributed", "--overwrite", "--out", str(out)]
     with torchrun(*here(2, "--max-restarts", "1"), then=[__file__, "die", str(note), *command]) as process:
         _, errors = process.communicate(timeout=120)
@@ -263,8 +266,9 @@ def test_sigterm_leaves_a_run_that_any_number_of_processes_can_end(saved: str, p
 
 
 def test_an_error_is_told_once(saved: str) -> None:
+    """Nor again by the processes that torchrun starts anew, as it knows of no error that cannot pass."""
     command = ["-m", "cgipool", "train", saved, "--distributed", "--method", "nothing"]
-    with torchrun(*here(2), then=command) as process:
+    with torchrun(*here(2, "--max-restarts", "1"), then=command) as process:
         _, errors = process.communicate(timeout=60)
     assert process.returncode != 0
     assert len(re.findall("^cgipool: .*nothing", errors, re.MULTILINE)) == 1
@@ -311,7 +315,7 @@ def test_a_mapped_set_stays_on_disk(alone: Ranks, tmp_path: Path, monkeypatch: p
     task = task_of(graphs, "cgi", recipe_of())
     tracemalloc.start()
     try:
-        DistributedTraining(task, graphs, alone).step(np.arange(8), 0, 1.0)
+        DistributedTraining(task, graphs, alone, Stop()).step(np.arange(8), 0, 1.0)
         assert tracemalloc.get_traced_memory()[1] < 3e6
     finally:
         tracemalloc.stop()
@@ -403,16 +407,16 @@ def test_own_classes_are_tried_first(alone: Ranks) -> None:
     graphs = motifs(40)
     for refused in (Normed, PenalisedByNodes):
         with pytest.raises(UserError, match="cannot train --distributed"):
-            DistributedTraining(task_of(graphs, f"{__name__}:{refused.__name__}", recipe_of()), graphs, alone)
+            DistributedTraining(task_of(graphs, f"{__name__}:{refused.__name__}", recipe_of()), graphs, alone, Stop())
     task = task_of(graphs, f"{__name__}:Penalised", recipe_of())
-    ours, plain = DistributedTraining(task, graphs, alone), Training(task, graphs)
+    ours, plain = DistributedTraining(task, graphs, alone, Stop()), Training(task, graphs)
     assert ours.train_epoch() == plain.train_epoch()
 
 
 def test_majority_has_nothing_to_train(alone: Ranks) -> None:
     graphs = motifs(40)
     task = task_of(graphs, "majority", recipe_of())
-    assert DistributedTraining(task, graphs, alone).test()[0] == Training(task, graphs).test()[0]
+    assert DistributedTraining(task, graphs, alone, Stop()).test()[0] == Training(task, graphs).test()[0]
 
 
 def test_class_weights_of_classes_that_training_lacks() -> None:

@@ -112,7 +112,8 @@ def run_cells(
     options: dict[str, Any] = {"jobs": jobs, "retry_before": now() if retry_failed else ""}
     try:
         if on is not None:
-            from cgipool.study.on_ray import RayRunner, connected
+            from cgipool.study.on_ray import RayRunner
+            from cgipool.study.ray_cluster import connected
 
             with connected(on, device, jobs) as count, watching(cells, store, estimate, count) as watcher:
                 return RayRunner(store, device, stop=Stop(limit), watcher=watcher, **options).run(cells)

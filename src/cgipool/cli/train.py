@@ -40,15 +40,27 @@ def parse_ratio(text: str) -> float | int:
 
 
 def spoken_once(command: Callable[..., None]) -> Callable[..., None]:
-    """Of a command that several processes run, an error is told by one: the others wait for torchrun to end them."""
+    """Of a command that several processes run, an error is told by one: the others wait for torchrun to end them. Those
+    that torchrun starts anew have nothing to add to it."""
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
+        if not given["distributed"]:
+            command(**given)
+            return
+        from cgipool.training.ranks import Lives
+
+        lives = Lives()
+        if lives.refused:
+            raise typer.Exit(2)
         try:
             command(**given)
         except UserError as error:
-            if given["distributed"]:
-                _give_way(error)
+            _give_way(error)
+            if lives.refused:
+                raise typer.Exit(2) from None
+            if not _may_pass(error):
+                lives.note_refused()
             raise
 
     return run
@@ -334,6 +346,14 @@ def _give_way(error: UserError) -> None:
         time.sleep(2 * WAIT_SECONDS)
     elif not is_first():
         time.sleep(WAIT_SECONDS)
+
+
+def _may_pass(error: UserError) -> bool:
+    """Whether the same command may do better when it is started anew: without the process that is gone, or when the
+    disk has room again."""
+    from cgipool.training.ranks import Abandoned
+
+    return isinstance(error, Abandoned) or isinstance(error.__context__, OSError)
 
 
 def _splits(

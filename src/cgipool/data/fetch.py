@@ -4,7 +4,6 @@ import hashlib
 import http.client
 import json
 import os
-import tempfile
 import urllib.error
 import urllib.request
 import zipfile
@@ -12,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
+from cgipool.aside import private_folder
 from cgipool.data.archive import DAMAGE, first_line
 from cgipool.data.catalogue import CATALOGUE
 from cgipool.errors import UserError, unknown
@@ -40,8 +40,8 @@ def fetch(name: str, progress: Progress | None = None) -> Path:
     target = cache_folder() / f"{name}.zip"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=target.parent) as aside:
-            fresh, note = Path(aside, target.name), Path(aside, "note")
+        with private_folder(target) as aside:
+            fresh, note = aside / target.name, aside / "note"
             with fresh.open("wb") as stream:
                 size, digest = _download(url, stream, progress)
             _prove(url, fresh)

@@ -2,15 +2,21 @@
 
 import hashlib
 import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
+from cgipool.aside import lock
 from cgipool.data.catalogue import CATALOGUE
 from cgipool.data.fetch import Progress, cache_folder, fetch
 from cgipool.data.graphs import GraphSet
 from cgipool.data.importers.solubility import solubility
 from cgipool.data.motifs import motifs
-from cgipool.data.store import LARGE, is_large, is_saved
-from cgipool.data.tu import read_tu, save_tu, text_size
+from cgipool.data.spill import Work
+from cgipool.data.store import LARGE, is_large, is_saved, replacing
+from cgipool.data.tu import read_tu, text_size, tu_parts
+from cgipool.data.writer import GraphSetWriter
 from cgipool.errors import UserError, unknown
 
 READER = 1
@@ -80,23 +86,61 @@ def _parsed(path: Path, mmap: bool) -> GraphSet:
     anew.
     """
     entry = cache_folder() / "parsed" / f"{path.stem}-{_fingerprint(path)}"
-    try:
+    with suppress(UserError):
         return _of_cache(entry, mmap)
+    with _alone(entry):
+        return _parsed_now(path, entry, mmap)
+
+
+@contextmanager
+def _alone(entry: Path) -> Iterator[None]:
+    """One process at a time parses a set into a cache that several may share. Where nothing can be written or locked,
+    each does."""
+    locks = cache_folder() / "locks"
+    with ExitStack() as stack:
+        with suppress(OSError):
+            locks.mkdir(parents=True, exist_ok=True)
+            lock(stack.enter_context((locks / entry.name).open("w", encoding="utf-8")), wait=True)
+        yield
+
+
+def _parsed_now(path: Path, entry: Path, mmap: bool) -> GraphSet:
+    with suppress(UserError):  # another process may have parsed it meanwhile
+        return _of_cache(entry, mmap)
+    small = read_tu(path) if text_size(path) < LARGE else None
+    try:
+        _keep(path, small, entry)
+        if small is None or mmap:
+            return _of_cache(entry, mmap)
     except UserError:
-        pass
-    if text_size(path) < LARGE:
-        graphs = read_tu(path)
-        try:
-            graphs.save(entry)
-            return _of_cache(entry, mmap) if mmap else graphs
-        except UserError:
-            return graphs
-    save_tu(path, entry)
-    return _of_cache(entry, mmap)
+        with suppress(UserError):  # another process was faster by an instant
+            return _of_cache(entry, mmap)
+        if small is None:
+            raise
+    return small
+
+
+def _keep(path: Path, small: GraphSet | None, entry: Path) -> None:
+    """Put a set into the cache, part by part unless it is there as a whole. What another process put there meanwhile is
+    not replaced: who has it open might lose it, if the cache is on a network file system."""
+    with replacing(entry, path.stem, partial(_is_whole, entry)) as fresh, GraphSetWriter(fresh) as writer:
+        for part in tu_parts(path, Work(fresh.parent)) if small is None else (small,):
+            writer.append(part)
+
+
+def _is_whole(entry: Path) -> bool:
+    try:
+        _of_cache(entry, mmap=True)
+    except UserError:
+        return False
+    return True
 
 
 def _of_cache(entry: Path, mmap: bool) -> GraphSet:
-    return GraphSet.load(entry, mmap=mmap or is_large(entry), checked=True)
+    try:
+        return GraphSet.load(entry, mmap=mmap or is_large(entry), checked=True)
+    except OSError as error:
+        raise UserError(f"cannot read {entry}: {error.strerror or error}") from None
 
 
 def _fingerprint(path: Path) -> str:

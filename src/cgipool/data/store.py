@@ -1,10 +1,10 @@
 """A GraphSet on disk: one .npy per array and `graphset.json`, which says what there is. No pickle."""
 
+import errno
 import json
 import os
 import shutil
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cgipool.aside import PREVIOUS, private_folder
 from cgipool.data.check import DTYPES, REQUIRED
 from cgipool.data.writer import FORMAT, INDEX, GraphSetWriter
 from cgipool.errors import UserError
@@ -40,19 +41,20 @@ def save(graphs: "GraphSet", folder: Path) -> None:
 
 
 @contextmanager
-def replacing(folder: Path, name: str) -> Iterator[Path]:
+def replacing(folder: Path, name: str, spare: Callable[[], bool] = lambda: False) -> Iterator[Path]:
     """An empty folder in which to write the set of this name, renamed to `folder` in the end.
 
-    Whatever fails, an earlier save stays as it was. Beside the empty folder there is room for passing files.
+    Whatever fails, an earlier save stays as it was. `spare` is asked in the end whether it is to stay anyhow. Beside
+    the empty folder there is room for passing files.
     """
     check_target(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as aside:
-            fresh = Path(aside, "fresh")
+        with private_folder(folder) as aside:
+            fresh = aside / "fresh"
             fresh.mkdir()
             yield fresh
-            _swap(fresh, folder, Path(aside, "previous"))
+            _swap(fresh, folder, aside / PREVIOUS, spare)
     except OSError as error:
         raise UserError(f"cannot save {name} to {folder}: {error.strerror or error}") from error
 
@@ -86,10 +88,39 @@ def load(folder: Path, mmap: bool) -> dict[str, Any]:
     return fields
 
 
-def _swap(fresh: Path, folder: Path, previous: Path) -> None:
-    """Put `fresh` in the place of `folder`; if that fails, put the earlier one back."""
-    if not folder.exists():
-        os.replace(fresh, folder)
+def folder_of(graphs: "GraphSet") -> Path | None:
+    """The folder that a set was mapped from, if it is all as it lies there; None for any other."""
+    if not isinstance(graphs.edge_ptr, np.memmap) or graphs.edge_ptr.filename is None:
+        return None
+    folder = Path(graphs.edge_ptr.filename).parent
+    try:
+        saved = load(folder, mmap=True)
+    except UserError:
+        return None
+    arrays = {name: saved.pop(name, None) for name in DTYPES}
+    same = all(_is_that(getattr(graphs, name), value) for name, value in arrays.items())
+    return folder if same and all(getattr(graphs, name) == value for name, value in saved.items()) else None
+
+
+def _is_that(values: NDArray[Any] | None, saved: NDArray[Any] | None) -> bool:
+    """Whether values are those of a saved array; of one that is not empty, because they are mapped from its file."""
+    if values is None or saved is None:
+        return values is saved
+    if values.shape != saved.shape or not isinstance(saved, np.memmap):
+        return values.shape == saved.shape
+    return isinstance(values, np.memmap) and (values.filename, values.strides) == (saved.filename, saved.strides)
+
+
+def _swap(fresh: Path, folder: Path, previous: Path, spare: Callable[[], bool]) -> None:
+    """Put `fresh` in the place of `folder`, unless that is spared; if it fails, put the earlier one back."""
+    try:
+        os.replace(fresh, folder)  # which fails where there is a folder with files, also if it came this instant
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+    else:
+        return
+    if spare():
         return
     os.replace(folder, previous)
     try:

@@ -21,10 +21,8 @@ from cgipool.data.graphs import GraphSet
 from cgipool.data.join import merge
 from cgipool.data.names import Names, encode, encode_columns
 from cgipool.data.spill import IN_MEMORY, Work
-from cgipool.data.store import replacing
 from cgipool.data.table import Rows, at_row, read_blocks, read_table
 from cgipool.data.tu_edges import EdgeLines
-from cgipool.data.writer import GraphSetWriter
 from cgipool.errors import UserError
 
 Ints = NDArray[np.int64]
@@ -33,16 +31,13 @@ PART = 1 << 21
 """Nodes and lines of edges that a part has, as far as whole graphs allow."""
 
 
+MOST = 2**31 - 1
+"""Numbers of nodes and graphs are read as 32 bits."""
+
+
 def read_tu(path: str | Path) -> GraphSet:
     """Read a TU data set; every fault in it is a one-line UserError with the file and the line."""
     return merge(list(tu_parts(path)))
-
-
-def save_tu(path: Path, folder: Path) -> None:
-    """Read a TU data set and save it, holding only a part of it at a time."""
-    with replacing(folder, path.stem) as fresh, GraphSetWriter(fresh) as writer:
-        for part in tu_parts(path, Work(fresh.parent)):
-            writer.append(part)
 
 
 def text_size(path: Path) -> int:
@@ -55,7 +50,9 @@ def tu_parts(path: str | Path, work: Work = IN_MEMORY) -> Iterator[GraphSet]:
     """The graphs of a TU data set in order, some at a time; each part names the labels that occur in it."""
     with TextFiles(Path(path)) as files:
         y, class_names = _classes(files)
+        _check_count(files, len(y), "graphs")
         node_ptr = pointer(_sizes(files, len(y), work))
+        _check_count(files, int(node_ptr[-1]), "nodes")
         edges = EdgeLines(files, node_ptr, work)
         cuts = _cuts(node_ptr[1:] + np.cumsum(edges.count))
         edges.bring_in_order(cuts)
@@ -73,6 +70,12 @@ def tu_parts(path: str | Path, work: Work = IN_MEMORY) -> Iterator[GraphSet]:
                 **columns,
                 **nodes.take(int(stop - start)),
             )
+
+
+def _check_count(files: TextFiles, count: int, things: str) -> None:
+    """Told before a number of so many is met, as the line of it would take hours to find."""
+    if count > MOST:
+        raise UserError(f"{files.path} has {count:,} {things}, and a TU set may have {MOST:,}: import parts of it")
 
 
 def _classes(files: TextFiles) -> tuple[Ints, Names]:

@@ -5,15 +5,11 @@ free. Data sets travel with the tasks, and what a worker made comes back as plai
 need neither a common file system nor a network beyond Ray's own, only the package.
 """
 
-import importlib
-import os
-import signal
-import socket
 import traceback
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from cgipool.data.sources import load_dataset
@@ -21,7 +17,7 @@ from cgipool.errors import UserError
 from cgipool.study.cell import Cell
 from cgipool.study.claims import Claim
 from cgipool.study.estimate import predicted
-from cgipool.study.ray_task import train_cell
+from cgipool.study.ray_cluster import alive, last_line, needs_of, ray_package, room_of
 from cgipool.study.run import Outcome, Stop, Watcher, reason_of, take_in_hand
 from cgipool.study.store import Store
 from cgipool.training.split import Progress
@@ -29,90 +25,12 @@ from cgipool.training.split import Progress
 LOOK_SECONDS = 0.5
 """How often the workers' news are read, and whether it is time to stop."""
 
-ANSWER_SECONDS = 10.0
-"""How long a cluster may take to accept a connection."""
-
 END_SECONDS = 15.0
 """How long tasks that are cancelled may take to remove their folders."""
 
-STARTS = 3
-"""How often a runtime of one's own is started, if it does not come up."""
-
 TRIES = 4
-"""How often a cell is begun whose workers or nodes die; Ray's own retries have no end where memory is short."""
-
-
-def address_of(on: str) -> str | None:
-    """What `ray.init` is to join, of "ray", "ray:ADDRESS" or "ray://HOST:PORT"; None: as RAY_ADDRESS says, else a
-    runtime that is up on this machine, else one that is started for this run alone."""
-    if on == "ray" or on.startswith("ray://"):
-        return None if on == "ray" else on
-    if on.startswith("ray:") and on != "ray:":
-        return on.removeprefix("ray:")
-    raise UserError(f"--on {on!r} is not of the form ray, ray:auto, ray:HOST:PORT or ray://HOST:PORT")
-
-
-def needs_of(device: str, jobs: int) -> dict[str, int]:
-    """What a cell needs of a node, by Ray's names."""
-    if device not in ("cpu", "cuda"):
-        raise UserError(f"on Ray, --device is cpu or cuda, not {device!r}: Ray chooses which GPU")
-    return {"CPU": jobs} if device == "cpu" else {"CPU": 1, "GPU": 1}
-
-
-@contextmanager
-def connected(on: str, device: str, jobs: int) -> Iterator[int]:
-    """Ray at hand meanwhile; gives how many cells its nodes can train at a time."""
-    address, needs, ray, before = (
-        address_of(on),
-        needs_of(device, jobs),
-        ray_package(),
-        signal.getsignal(signal.SIGTERM),
-    )
-    _check_answers(address or os.environ.get("RAY_ADDRESS", ""))
-    try:
-        _join(ray, address)
-    except Exception as error:  # of many kinds, by what is wrong with the address or the runtime
-        where = "on this machine" if address is None else f"at {address}"
-        raise UserError(f"cannot use Ray {where}: {_last(error)}") from None
-    finally:
-        signal.signal(signal.SIGTERM, before)  # Ray's own would end the process at once
-    try:
-        count = _room(ray, needs)
-        if count == 0:
-            wanted = " and ".join(f"{amount} {name}" for name, amount in needs.items())
-            raise UserError(f"no node of the Ray cluster has {wanted}, which every cell needs")
-        yield count
-    finally:
-        ray.shutdown()
-
-
-def _join(ray: Any, address: str | None) -> None:
-    """Join a runtime, or start one here; on a busy machine its parts may take longer to come up than Ray waits."""
-    starts = address in (None, "local") and "RAY_ADDRESS" not in os.environ
-    for left in reversed(range(STARTS if starts else 1)):
-        try:
-            ray.init(address, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-            return
-        except Exception:
-            if left == 0:
-                raise
-            ray.shutdown()
-
-
-def _check_answers(address: str) -> None:
-    """An error unless something answers at HOST:PORT; Ray itself would try for minutes."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if port.isdigit():
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_SECONDS).close()
-        except (OSError, OverflowError) as error:
-            raise UserError(f"no Ray answers at {address}: {reason_of(error)}") from None
-
-
-def _room(ray: Any, needs: dict[str, int]) -> int:
-    """How many cells the nodes that are up can train at a time."""
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    return sum(min(int(node.get(name, 0) // amount) for name, amount in needs.items()) for node in nodes)
+"""How often a cell is begun whose workers or nodes die or are in trouble; Ray's own retries have no end where memory is
+short."""
 
 
 @dataclass
@@ -124,6 +42,8 @@ class _InHand:
     tries: int = 0
     begun: bool = False
     """Whether its watcher knows of it."""
+    avoids: set[str] = field(default_factory=set)
+    """Nodes that had trouble of their own with it."""
 
 
 class RayRunner:
@@ -144,7 +64,7 @@ class RayRunner:
         self.ray, self.needs = ray_package(), needs_of(device, jobs)
         # Ray does not retry: `_settle` counts, and knows when to give up.
         options = {"num_cpus": self.needs["CPU"], "num_gpus": self.needs.get("GPU", 0), "max_retries": 0}
-        self.task = self.ray.remote(**options)(train_cell)
+        self.task = _task(self.ray, options)
         self.mailbox = _mailbox(self.ray)
         self.letters = self.mailbox.take.remote()
         self.waiting: deque[Cell] = deque()
@@ -180,12 +100,13 @@ class RayRunner:
             for ref in ready:
                 self._settle(ref)
             self._leave_lost()
+            self._free_stranded()
             needed = {cell.dataset for cell in self.waiting} | {hand.cell.dataset for hand in self.in_hand.values()}
             self.data = {name: ref for name, ref in self.data.items() if name in needed}
 
     def _fill(self) -> None:
         """Give as many cells to Ray as it can train at a time; the others stay free for other runs on the store."""
-        room = max(1, _room(self.ray, self.needs)) if self.waiting else 0
+        room = max(1, room_of(self.ray, self.needs)) if self.waiting else 0
         while self.waiting and len(self.in_hand) < room and not self.stop.due:
             cell = self.waiting.popleft()
             claim = take_in_hand(self.store, cell, self.retry_before)
@@ -209,8 +130,17 @@ class RayRunner:
             return
         if graphs is not None:
             self.data[cell.dataset] = self.ray.put(graphs)
-        ref = self.task.remote(cell, self.data[cell.dataset], self.device, self.jobs, self.mailbox)
+        given = [self.ray.put(cell), self.data[cell.dataset]]
+        ref = self._task_of(hand).remote(given, self.device, self.jobs, self.mailbox)
         self.in_hand[ref] = hand
+
+    def _task_of(self, hand: _InHand) -> Any:
+        """The task, for another node than those that a cell avoids. They may be idle: Ray would choose them first."""
+        if not hand.avoids:
+            return self.task
+        with suppress(ValueError):  # by a Ray that knows no labels, any node is chosen
+            return self.task.options(label_selector={"ray.io/node-id": f"!in({','.join(sorted(hand.avoids))})"})
+        return self.task
 
     def _hear(self) -> None:
         """Pass on what the workers told. Waits for nothing; news that were lost with a node are no loss."""
@@ -226,22 +156,38 @@ class RayRunner:
         self.letters = self.mailbox.take.remote()
 
     def _settle(self, ref: Any) -> None:
-        """A task has ended: keep what it made, or begin its cell again if it was lost."""
-        hand, errors = self.in_hand[ref], self.ray.exceptions
+        """A task has ended: keep what it made, or begin its cell again, if it was lost or its node had trouble."""
+        hand = self.in_hand[ref]
         try:
             told = self.ray.get(ref)
-        except errors.RayError as error:
-            if isinstance(error, errors.RayTaskError) and not isinstance(error.cause, errors.RayError):
-                # Whatever is wrong with a cell is told as its failure; this is wrong with all of them.
-                raise UserError(f"a worker of Ray cannot train (is cgipool installed there?): {_last(error)}") from None
+            trouble, log = told.get("trouble"), told.get("log", "")
+        except self.ray.exceptions.RayError as error:
+            told, trouble, log = {}, f"its worker died: {last_line(error)}", str(error)
+        if trouble is None:
             del self.in_hand[ref]
-            self.data.pop(hand.cell.dataset, None)  # it may have been lost as well
-            if hand.tries < TRIES:
+            self._finish(hand, told)
+            return
+        self.data.pop(hand.cell.dataset, None)  # it may have been lost as well
+        hand.avoids |= {told["node"]} if told else set()
+        if hand.avoids >= alive(self.ray):
+            if told.get("useless"):
+                raise UserError(f"no node of Ray can train (is cgipool installed there?): {trouble}")
+            hand.avoids = set()
+        if hand.tries < TRIES:
+            self._submit(hand)
+            del self.in_hand[ref]  # not before: should giving it away fail, its claim is still to be released
+        else:
+            del self.in_hand[ref]
+            self._finish(hand, _failure(hand.cell, f"begun {TRIES} times in vain, at last: {trouble}", log))
+
+    def _free_stranded(self) -> None:
+        """A cell that waits for a node which is gone may go to those again that it avoided."""
+        for ref, hand in list(self.in_hand.items()):
+            if hand.avoids and hand.avoids >= alive(self.ray):
+                self.ray.cancel(ref)
+                hand.avoids = set()
                 self._submit(hand)
-                return
-            told = _failure(hand.cell, f"its worker died {TRIES} times, at last: {_last(error)}", str(error))
-        self.in_hand.pop(ref, None)
-        self._finish(hand, told)
+                del self.in_hand[ref]
 
     def _finish(self, hand: _InHand, told: dict[str, Any]) -> None:
         with hand.claim:
@@ -287,9 +233,20 @@ def _failure(cell: Cell, reason: str, log: str) -> dict[str, Any]:
     return {"cell": cell.config, "reason": reason, "log": log}
 
 
-def _last(error: Exception) -> str:
-    """The last line of what Ray says, which is its cause."""
-    return [type(error).__name__, *filter(None, map(str.strip, str(error).splitlines()))][-1]
+def _task(ray: Any, options: dict[str, Any]) -> Any:
+    """What trains a cell in a worker."""
+
+    def train_cell(given: list[Any], device: str, jobs: int, mailbox: Any) -> dict[str, Any]:
+        """Made in here it travels by value, so that it can also tell of a node that lacks the package."""
+        try:
+            from cgipool.study.ray_task import train_or_tell
+        except ImportError as error:
+            import ray
+
+            return {"trouble": str(error), "node": ray.get_runtime_context().get_node_id(), "log": "", "useless": True}
+        return train_or_tell(given, device, jobs, mailbox)
+
+    return ray.remote(**options)(train_cell)
 
 
 def _mailbox(ray: Any) -> Any:
@@ -309,12 +266,3 @@ def _mailbox(ray: Any) -> Any:
             return letters
 
     return ray.remote(num_cpus=0, max_restarts=-1)(Mailbox).remote()
-
-
-def ray_package() -> Any:
-    """The package, which reads on import whether it may report its use over the network."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        return importlib.import_module("ray")
-    except ImportError:
-        raise UserError("--on ray needs Ray: pip install 'cgipool[ray]'") from None

@@ -7,6 +7,7 @@ import multiprocessing
 import signal
 import tempfile
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 from cgipool.data.graphs import GraphSet
 from cgipool.study.cell import Cell
-from cgipool.study.run import Runner, Watcher
+from cgipool.study.run import Runner, Watcher, reason_of
 from cgipool.study.store import Store
 from cgipool.training.split import Progress
 
@@ -42,11 +43,21 @@ class _Sender(Watcher):
             self.mailbox.put.remote(cell.key, tuple(progress))
 
 
+class _Guest(Runner):
+    """Trains on a machine that may be at fault itself."""
+
+    def _failed(self, cell: Cell, error: Exception) -> str:
+        if isinstance(error, OSError | ImportError) or isinstance(error.__context__, OSError | ImportError):
+            raise error  # no room on the disk, a module or a file that is not there: another machine may do better
+        return super()._failed(cell, error)
+
+
 def train_cell(cell: Cell, graphs: GraphSet, device: str, jobs: int, mailbox: Any) -> dict[str, Any]:
-    """Train a cell from its start; what `Store.told` has of it then, finished or failed."""
+    """Train a cell from its start; what `Store.told` has of it then, finished or failed. What is wrong with the machine
+    is raised."""
     with _noticing_cancellation(), tempfile.TemporaryDirectory(prefix="cgipool-") as folder:
         store = Store(Path(folder))
-        runner = Runner(store, device, jobs=jobs, watcher=_Sender(mailbox))
+        runner = _Guest(store, device, jobs=jobs, watcher=_Sender(mailbox))
         runner.graphs[cell.dataset] = graphs
         try:
             runner.one(cell)
@@ -54,6 +65,18 @@ def train_cell(cell: Cell, graphs: GraphSet, device: str, jobs: int, mailbox: An
             for child in multiprocessing.active_children():  # cancelled, those of several jobs still write there
                 child.join()
         return store.told(cell.key)
+
+
+def train_or_tell(given: list[Any], device: str, jobs: int, mailbox: Any) -> dict[str, Any]:
+    """Train a cell on its graphs, both given as references; or tell what trouble this node has, and which it is."""
+    import ray
+
+    try:
+        cell, graphs = ray.get(given)
+        return train_cell(cell, graphs, device, jobs, mailbox)
+    except Exception as error:
+        node = ray.get_runtime_context().get_node_id()
+        return {"trouble": reason_of(error), "node": node, "log": traceback.format_exc(), "useless": False}
 
 
 @contextmanager

@@ -207,13 +207,17 @@ class Runner:
                 raise Stopped from None
             raise
         except Exception as error:
-            reason = reason_of(error)
-            self.store.fail(cell.key, cell.config, reason, traceback.format_exc())
-            return reason
+            return self._failed(cell, error)
         finally:
             if self.device.startswith("cuda"):
                 torch.cuda.empty_cache()
         return "done"
+
+    def _failed(self, cell: Cell, error: Exception) -> str:
+        """Keep why a cell failed; the reason."""
+        reason = reason_of(error)
+        self.store.fail(cell.key, cell.config, reason, traceback.format_exc())
+        return reason
 
     def _fit(self, cell: Cell, claim: Claim) -> None:
         folder, protocol = self.store.work(cell.key), cell.protocol

@@ -8,6 +8,7 @@ folder; the others have a temporary one.
 
 import contextlib
 import copy
+import math
 import os
 import signal
 import time
@@ -28,7 +29,7 @@ from cgipool.errors import UserError
 from cgipool.files import read_json, write_json
 from cgipool.pool.own import is_own
 from cgipool.training.evaluate import NODES_PER_BATCH, Evaluation, combined, pieces
-from cgipool.training.ranks import Ranks
+from cgipool.training.ranks import Lives, Ranks
 from cgipool.training.recipe import Recipe, recipe_named
 from cgipool.training.result import Result
 from cgipool.training.run import (
@@ -54,38 +55,53 @@ from cgipool.training.split import (
     train_split,
 )
 
+SHUTDOWN_SECONDS = 30
+"""How long torchrun waits for a process that it told to stop, unless TORCH_ELASTIC_SHUTDOWN_TIMEOUT says otherwise."""
 
-@contextlib.contextmanager
-def stoppable(ranks: Ranks, tell: Tell) -> Iterator[Tell]:
-    """What a training tells its progress to. Ctrl-C or SIGTERM at one process stops all of them, after the epoch."""
-    asked = []
+LOOK_STEPS = 16
+"""How many steps lie between two looks at whether a process was told to stop: all must look together."""
 
-    def note(number: int, frame: Any) -> None:
-        asked.append(number)
 
-    def told(progress: Progress) -> None:
-        if ranks.first:
-            tell(progress)
-        if ranks.any(bool(asked)):
-            raise KeyboardInterrupt
+class Stop:
+    """Whether this process was told to stop, by Ctrl-C or SIGTERM, and for how long it may still go on.
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield told
-    except RuntimeError as error:
-        if asked:  # the others ended at once
-            raise KeyboardInterrupt from error
-        raise
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    A training ends its epoch, so that nothing is lost, unless that takes longer than torchrun waits.
+    """
+
+    def __init__(self) -> None:
+        self.asked = math.inf
+        """When, by the monotonic clock."""
+        self.grace = 2 / 3 * float(os.environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", SHUTDOWN_SECONDS))
+
+    def note(self, number: int, frame: Any) -> None:
+        """What a signal calls; torchrun may pass on several."""
+        self.asked = min(self.asked, time.monotonic())
+
+    @property
+    def due(self) -> bool:
+        """Whether the epoch cannot be waited for."""
+        return time.monotonic() - self.asked > self.grace
+
+    @contextlib.contextmanager
+    def by_signals(self) -> Iterator[None]:
+        """Inside, signals are noted; where another process ended at once on its own, so does this."""
+        before = {number: signal.signal(number, self.note) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        except RuntimeError as error:
+            if self.asked < math.inf:
+                raise KeyboardInterrupt from error
+            raise
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 class DistributedTraining(Training):
     """The training of one split by all processes."""
 
-    def __init__(self, task: Task, graphs: GraphSet, ranks: Ranks) -> None:
-        self.ranks = ranks
+    def __init__(self, task: Task, graphs: GraphSet, ranks: Ranks, stop: Stop) -> None:
+        self.ranks, self.stop, self.steps = ranks, stop, 0
         super().__init__(task, graphs)
         self.shares = self._divided(ranks.rank, ranks.count)
         self.parallel = None if self.state.optimizer is None else self._parallel()
@@ -129,6 +145,9 @@ class DistributedTraining(Training):
     def step(self, ids: np.ndarray, key: int, own_weight: float) -> Tensor:
         """The gradients of the loss of one batch, on every process; what this process's part adds to the loss."""
         assert self.parallel is not None, "nothing to learn"
+        self.steps += 1
+        if self.steps % LOOK_STEPS == 0 and self.ranks.any(self.stop.due):
+            raise KeyboardInterrupt
         share = self.shares.of(ids)
         loss = self.parallel(self.batcher.batch(share.ids, key), share, own_weight)
         self.state.network.zero_grad(set_to_none=True)
@@ -199,9 +218,8 @@ def train_distributed(
     """Train a method on splits of a data set, one after another, each by all processes.
 
     The result, for the first process, and None for the others. The first alone writes the folder `out` and tells
-    `tell`. Processes that torchrun has started anew go on with the run in `out`.
+    `tell`. Processes that torchrun has started anew go on with the run in `out` that those before them began.
     """
-    restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     chosen = recipe_named(recipe)
     check_graphs(graphs)
     check_numbers(splits)
@@ -209,14 +227,24 @@ def train_distributed(
     with run_folder(out if ranks.first else None) as folder:
         if ranks.first:
             identity = identity_of(graphs, method, chosen, seed, splits, ranks.device, tf32)
-            prepare(folder, identity, splits, resume or restarted, overwrite and not restarted)
+            lives = Lives()
+            prepare(folder, identity, splits, resume or lives.begun, overwrite and not lives.begun)
+            lives.note_begun()
         tasks = [Task(method, chosen, split, seed, ranks.device, split_folder(folder, split.index)) for split in splits]
         began = time.perf_counter()
         left = ranks.of_first(lambda: [task.split.index for task in waiting(tasks, tell)])
-        with matrix_precision(tf32), stoppable(ranks, tell) as told:
+        stop = Stop()
+
+        def told(progress: Progress) -> None:
+            if ranks.first:
+                tell(progress)
+            if ranks.any(stop.asked < math.inf):
+                raise KeyboardInterrupt
+
+        with matrix_precision(tf32), stop.by_signals():
             for task in (task for task in tasks if task.split.index in left):
                 ranks.hand_out(task.folder, CHECKPOINT, METRICS)
-                train_split(task, graphs, told, partial(DistributedTraining, ranks=ranks))
+                train_split(task, graphs, told, partial(DistributedTraining, ranks=ranks, stop=stop))
         if not ranks.first:
             return None
         rows = [read_json(task.folder / "result.json") for task in tasks]

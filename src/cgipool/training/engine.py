@@ -15,6 +15,7 @@ from torch import Tensor
 
 from cgipool.data.batch import Batch, Capacity
 from cgipool.data.graphs import GraphSet
+from cgipool.errors import UserError
 from cgipool.ops.draws import extended, shuffled
 from cgipool.pool import method_named
 from cgipool.training.objective import class_weights, classification_loss
@@ -49,8 +50,7 @@ class Group:
         self.tasks, self.recipe, self.graphs = list(tasks), tasks[0].recipe, graphs
         self.device = torch.device(tasks[0].device)
         self.encoders = [fit_encoder(task, graphs) for task in tasks]
-        tiled = self.device.type == "cuda" and near_dense(graphs)
-        self.data = Resident(graphs, [e.encode(graphs) for e in self.encoders], self.device, tiled)
+        self.data = self._resident()
         models = [initial_model(task, graphs, e) for task, e in zip(tasks, self.encoders, strict=True)]
         self.stack = Stack(models, self.device, self.recipe)
         self.class_weight = torch.stack(
@@ -66,6 +66,18 @@ class Group:
         self._reset()
         self.programs: dict[str, Program] = {}
         self.room, self.rows = self._training_room()
+
+    def _resident(self) -> Resident:
+        tiled = self.device.type == "cuda" and near_dense(self.graphs)
+        try:
+            return Resident(self.graphs, [e.encode(self.graphs) for e in self.encoders], self.device, tiled)
+        except (torch.OutOfMemoryError, MemoryError):
+            if len(self.tasks) > 1:  # fewer splits need less, as each has its own columns
+                raise
+            raise UserError(
+                f"{self.graphs.name} does not fit into the memory of {self.device}, where this trainer holds all of "
+                "it; to read it batch by batch: torchrun --nproc-per-node 1 -m cgipool train … --distributed"
+            ) from None
 
     def _put(self, values: Any, dtype: torch.dtype = torch.int64) -> Tensor:
         return torch.tensor(values, dtype=dtype, device=self.device)

@@ -24,6 +24,12 @@ from cgipool.errors import UserError
 LAUNCHED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """What torchrun sets for each process."""
 
+BEGUN, REFUSED = "cgipool/begun", "cgipool/refused"
+"""Set in torchrun's store once the run's folder is ready, and once an error is told that a new start would meet."""
+
+ANSWER = timedelta(seconds=30)
+"""How long torchrun's store may take to answer."""
+
 PATIENCE = timedelta(hours=2)
 """How long processes wait for one another: the first reads the whole data set before the others begin."""
 
@@ -40,6 +46,44 @@ def is_first() -> bool:
 
 class Abandoned(UserError):
     """Another process of the run has ended."""
+
+
+class Lives:
+    """What processes that torchrun starts anew can know of those before them, by the store that torchrun keeps.
+
+    Some of its ways of meeting (etcd) keep none: there only the number of starts is known.
+    """
+
+    def __init__(self) -> None:
+        kept = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == str(True)
+        self._store = next(iter(dist.rendezvous("env://", timeout=ANSWER)))[0] if kept else None
+        self._restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+
+    @property
+    def begun(self) -> bool:
+        """Whether those before made the run's folder ready, so that the run in it is this one."""
+        return self._restarted if self._store is None else self._store.check([BEGUN])
+
+    def note_begun(self) -> None:
+        """The run's folder is ready."""
+        self._note(BEGUN)
+
+    @property
+    def refused(self) -> bool:
+        """Whether an error was told that this start would only meet again."""
+        try:
+            return self._store is not None and self._store.check([REFUSED])
+        except dist.DistError:  # torchrun itself has ended
+            return False
+
+    def note_refused(self) -> None:
+        """An error of the user's is about to be told."""
+        with contextlib.suppress(dist.DistError):
+            self._note(REFUSED)
+
+    def _note(self, key: str) -> None:
+        if self._store is not None:
+            self._store.set(key, "")
 
 
 class Ranks:

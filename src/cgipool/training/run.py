@@ -29,6 +29,7 @@ import torch
 from cgipool.data.graphs import GraphSet
 from cgipool.data.sources import load_dataset
 from cgipool.data.splits import Split, check_graphs, random_splits, write_splits
+from cgipool.data.store import folder_of
 from cgipool.errors import UserError
 from cgipool.files import read_json, write_json
 from cgipool.pool import method_named
@@ -248,9 +249,8 @@ def _train_all(tasks: list[Task], graphs: GraphSet, jobs: int, tell: Tell) -> No
     listener = threading.Thread(target=listen, daemon=True)
     listener.start()
     try:
-        with tempfile.TemporaryDirectory(prefix="cgipool-") as shared:
-            graphs.save(Path(shared, "graphs"))
-            arguments = (Path(shared, "graphs"), messages, stop)
+        with _folder_of(graphs) as folder:
+            arguments = (folder, messages, stop)
             workers = min(jobs, len(tasks))
             with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=arguments) as pool:
                 try:
@@ -268,6 +268,17 @@ def _train_all(tasks: list[Task], graphs: GraphSet, jobs: int, tell: Tell) -> No
     finally:
         messages.put(None)
         listener.join()
+
+
+@contextlib.contextmanager
+def _folder_of(graphs: GraphSet) -> Iterator[Path]:
+    """Where other processes can map a set from: its own folder, if it lies on disk, else one that passes."""
+    if folder := folder_of(graphs):
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="cgipool-") as shared:
+        graphs.save(Path(shared, "graphs"))
+        yield Path(shared, "graphs")
 
 
 _worker: dict[str, Any] = {}

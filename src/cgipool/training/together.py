@@ -73,11 +73,11 @@ def _saved_epoch(task: Task) -> int:
 def _train(tasks: list[Task], graphs: GraphSet, tell: Tell) -> None:
     try:
         Run(tasks, graphs, tell).to_the_end()
-    except torch.OutOfMemoryError:
+    except (torch.OutOfMemoryError, MemoryError):
         if len(tasks) == 1:
             raise
         half = (len(tasks) + 1) // 2
-        log.warning("not enough device memory for %d splits at once; going on with %d", len(tasks), half)
+        log.warning("not enough memory for %d splits at once; going on with %d", len(tasks), half)
         torch.cuda.empty_cache()
     else:
         return

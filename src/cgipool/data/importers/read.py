@@ -31,12 +31,16 @@ class Format(NamedTuple):
     """How names of its files end."""
     options: tuple[str, ...]
     """The options it has a use for."""
+    molecules: bool = False
+    """Whether its graphs are molecules, which have scaffolds."""
 
 
 FORMATS: dict[str, Format] = {
     "tu": Format("tu:read_tu_set", (".zip",), ()),
-    "smiles": Format("smiles:read_smiles", (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz"), ("smiles", *MOLECULES)),
-    "sdf": Format("sdf:read_sdf", (".sdf", ".sd", ".sdf.gz"), MOLECULES),
+    "smiles": Format(
+        "smiles:read_smiles", (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz"), ("smiles", *MOLECULES), True
+    ),
+    "sdf": Format("sdf:read_sdf", (".sdf", ".sd", ".sdf.gz"), MOLECULES, molecules=True),
     "graphml": Format("graphml:read_graphml", (".graphml",), TABLE),
     "edges": Format("edges:read_edges", (), (*TABLE, "strict")),
     "pyg": Format("pyg:read_pyg", (".pt", ".pth"), ()),
@@ -51,7 +55,7 @@ def import_data(
     `form` is a key of `FORMATS`, or "auto" to tell by the path. The set is called `name`, by default as its file or
     folder.
     """
-    pieces, _ = _source(path, form, name, wishes or Wishes())
+    pieces, *_ = _source(path, form, name, wishes or Wishes())
     return together(list(pieces(IN_MEMORY)))
 
 
@@ -70,26 +74,28 @@ def import_to(
     The folder is the one that `import_data(path, …).save(folder)` writes. GraphML and PyG files are read whole.
     `scaffolds` asks for so many splits by scaffold, of a seed. `tell` hears how far it is.
     """
-    pieces, called = _source(path, form, name, wishes or Wishes())
+    pieces, called, molecules = _source(path, form, name, wishes or Wishes())
+    if scaffolds is not None and not molecules:
+        raise UserError(f"{called} is no set of molecules: it has no scaffolds to split by")
     return save_pieces(pieces, Path(folder), called, scaffolds=scaffolds, tell=tell)
 
 
-def _source(path: str | Path, form: str, name: str | None, asked: Wishes) -> tuple[Pieces, str]:
-    """What gives the pieces of a data set, and what it is called."""
+def _source(path: str | Path, form: str, name: str | None, asked: Wishes) -> tuple[Pieces, str, bool]:
+    """What gives the pieces of a data set, what it is called, and whether it is one of molecules."""
     place = Path(path)
     if form not in ("auto", *FORMATS):
         raise unknown("format", form, ("auto", *FORMATS))
     if not place.exists():
         if form == "auto" and str(path).lower() == NAME:
             asked.only(NAME, ("largest_fragment",))
-            return lambda work: iter([_named(read_solubility(asked), name)]), name or NAME
+            return lambda work: iter([_named(read_solubility(asked), name)]), name or NAME, True
         raise UserError(f"there is no file or folder {path}")
     found = detect(place) if form == "auto" else form
     asked.only(found, FORMATS[found].options)
     module, function = FORMATS[found].reader.split(":")
     read: Reader = getattr(import_module(f"cgipool.data.importers.{module}"), function)
     called = name or _stem(place)
-    return partial(read, place, called, asked), called
+    return partial(read, place, called, asked), called, FORMATS[found].molecules
 
 
 def detect(path: Path) -> str:

@@ -13,7 +13,6 @@ from cgipool.data.spill import Tell, Work, nobody
 from cgipool.data.splits import write_splits
 from cgipool.data.store import is_large, replacing
 from cgipool.data.writer import GraphSetWriter
-from cgipool.errors import UserError
 from cgipool.files import write_json
 
 Pieces = Callable[[Work], Iterator[Imported]]
@@ -37,7 +36,7 @@ def save_pieces(
 ) -> Saved:
     """Write an import into one folder, which appears whole or not at all; an earlier import in it is replaced.
 
-    `scaffolds` asks for so many splits by scaffold, of a seed.
+    `scaffolds` asks for so many splits by scaffold, of a seed, if the set is one of molecules.
     """
     with replacing(folder, name) as fresh:
         with _Folder(fresh) as target:
@@ -45,7 +44,7 @@ def save_pieces(
                 target.add(piece)
                 tell("graphs", target.graphs.n_graphs)
         if scaffolds is not None:
-            target.splits[SCAFFOLDS] = _split_by_scaffold(fresh, name, *scaffolds)
+            target.splits[SCAFFOLDS] = _split_by_scaffold(fresh, *scaffolds)
     return Saved(GraphSet.load(folder, mmap=is_large(folder), checked=True), target.skipped, target.splits)
 
 
@@ -116,13 +115,11 @@ def _drop_column(path: Path, name: str) -> None:
     fresh.replace(path)
 
 
-def _split_by_scaffold(folder: Path, name: str, count: int, seed: int) -> int:
-    with (folder / IDS).open(encoding="utf-8", newline="") as stream:
-        rows = csv.DictReader(stream)
-        if "smiles" not in (rows.fieldnames or ()):
-            raise UserError(f"{name} is no set of molecules: it has no scaffolds to split by")
-        from cgipool.data.scaffolds import scaffold_splits
+def _split_by_scaffold(folder: Path, count: int, seed: int) -> int:
+    from cgipool.data.scaffolds import scaffold_splits
 
-        splits = scaffold_splits((row["smiles"] for row in rows), seed=seed, indices=range(count))
+    with (folder / IDS).open(encoding="utf-8", newline="") as stream:
+        smiles = (row["smiles"] for row in csv.DictReader(stream))
+        splits = scaffold_splits(smiles, seed=seed, indices=range(count))
     write_splits(folder / SCAFFOLDS, splits)
     return count

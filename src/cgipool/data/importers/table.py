@@ -6,7 +6,7 @@ do not count.
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -34,6 +34,11 @@ class Table:
         self.columns: tuple[str, ...] = tuple(name.strip() for name in headers[self.delimiter])
 
     def batches(self, *columns: int) -> Iterator[list[pa.StringArray]]:
+        """The columns of these numbers, block after block, without space around a field."""
+        for batch in self.as_written(*columns):
+            yield [pa.compute.utf8_trim_whitespace(column) for column in batch]
+
+    def as_written(self, *columns: int) -> Iterator[list[pa.StringArray]]:
         """The columns of these numbers, block after block."""
         names = [str(j) for j in range(len(self.columns))]
         wanted = [names[j] for j in columns]
@@ -50,7 +55,7 @@ class Table:
                     ),
                 )
                 for batch in reader:
-                    yield [pa.compute.utf8_trim_whitespace(column) for column in batch.columns]
+                    yield batch.columns
         except pa.ArrowInvalid as error:
             raise self._explain(error) from None
         except OSError as error:
@@ -58,13 +63,7 @@ class Table:
 
     def rows(self, *columns: int, start: int = 0) -> Iterator[tuple[int, tuple[str, ...]]]:
         """Row number and the fields of these columns, row after row; the first `start` rows are passed over."""
-        number = 0
-        for batch in self.batches(*columns):
-            skipped = min(max(start - number, 0), len(batch[0]))
-            number += skipped
-            for fields in zip(*(column[skipped:].to_pylist() for column in batch), strict=True):
-                number += 1
-                yield number, fields
+        yield from enumerate(rows_from(self.batches(*columns), start), start + 1)
 
     def column(self, name: str) -> int:
         """The number of the column of this name; one that is missing or stands twice is an error."""
@@ -103,6 +102,14 @@ class Table:
         except (OSError, csv.Error):
             pass
         return UserError(f"{self.path} cannot be read: {first_line(error)}")
+
+
+def rows_from(batches: Iterable[list[pa.StringArray]], start: int) -> Iterator[tuple[str, ...]]:
+    """The rows of blocks of columns; the first `start` are passed over, which takes no time of Python's."""
+    for batch in batches:
+        skipped = min(start, len(batch[0]))
+        start -= skipped
+        yield from zip(*(column[skipped:].to_pylist() for column in batch), strict=True)
 
 
 def few(names: Sequence[str]) -> str:

@@ -1,0 +1,110 @@
+"""Joining a Ray runtime, and what it has room for."""
+
+import importlib
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from cgipool.errors import UserError
+from cgipool.study.run import reason_of
+
+ANSWER_SECONDS = 10.0
+"""How long a cluster may take to accept a connection."""
+
+STARTS = 3
+"""How often a runtime of one's own is started, if it does not come up."""
+
+
+def address_of(on: str) -> str | None:
+    """What `ray.init` is to join, of "ray", "ray:ADDRESS" or "ray://HOST:PORT"; None: as RAY_ADDRESS says, else a
+    runtime that is up on this machine, else one that is started for this run alone."""
+    if on == "ray" or on.startswith("ray://"):
+        return None if on == "ray" else on
+    if on.startswith("ray:") and on != "ray:":
+        return on.removeprefix("ray:")
+    raise UserError(f"--on {on!r} is not of the form ray, ray:auto, ray:HOST:PORT or ray://HOST:PORT")
+
+
+def needs_of(device: str, jobs: int) -> dict[str, int]:
+    """What a cell needs of a node, by Ray's names."""
+    if device not in ("cpu", "cuda"):
+        raise UserError(f"on Ray, --device is cpu or cuda, not {device!r}: Ray chooses which GPU")
+    return {"CPU": jobs} if device == "cpu" else {"CPU": 1, "GPU": 1}
+
+
+@contextmanager
+def connected(on: str, device: str, jobs: int) -> Iterator[int]:
+    """Ray at hand meanwhile; gives how many cells its nodes can train at a time."""
+    address, needs, ray, before = (
+        address_of(on),
+        needs_of(device, jobs),
+        ray_package(),
+        signal.getsignal(signal.SIGTERM),
+    )
+    _check_answers(address or os.environ.get("RAY_ADDRESS", ""))
+    try:
+        _join(ray, address)
+    except Exception as error:  # of many kinds, by what is wrong with the address or the runtime
+        where = "on this machine" if address is None else f"at {address}"
+        raise UserError(f"cannot use Ray {where}: {last_line(error)}") from None
+    finally:
+        signal.signal(signal.SIGTERM, before)  # Ray's own would end the process at once
+    try:
+        count = room_of(ray, needs)
+        if count == 0:
+            wanted = " and ".join(f"{amount} {name}" for name, amount in needs.items())
+            raise UserError(f"no node of the Ray cluster has {wanted}, which every cell needs")
+        yield count
+    finally:
+        ray.shutdown()
+
+
+def _join(ray: Any, address: str | None) -> None:
+    """Join a runtime, or start one here; on a busy machine its parts may take longer to come up than Ray waits."""
+    starts = address in (None, "local") and "RAY_ADDRESS" not in os.environ
+    for left in reversed(range(STARTS if starts else 1)):
+        try:
+            ray.init(address, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+            return
+        except Exception:
+            if left == 0:
+                raise
+            ray.shutdown()
+
+
+def _check_answers(address: str) -> None:
+    """An error unless something answers at HOST:PORT; Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if port.isdigit():
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_SECONDS).close()
+        except (OSError, OverflowError) as error:
+            raise UserError(f"no Ray answers at {address}: {reason_of(error)}") from None
+
+
+def room_of(ray: Any, needs: dict[str, int]) -> int:
+    """How many cells the nodes that are up can train at a time."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    return sum(min(int(node.get(name, 0) // amount) for name, amount in needs.items()) for node in nodes)
+
+
+def alive(ray: Any) -> set[str]:
+    """The nodes that are up, by their ids."""
+    return {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+
+
+def last_line(error: Exception) -> str:
+    """The last line of what Ray says, which is its cause."""
+    return [type(error).__name__, *filter(None, map(str.strip, str(error).splitlines()))][-1]
+
+
+def ray_package() -> Any:
+    """The package, which reads on import whether it may report its use over the network."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        return importlib.import_module("ray")
+    except ImportError:
+        raise UserError("--on ray needs Ray: pip install 'cgipool[ray]'") from None
