@@ -20,7 +20,7 @@ from results_tables import TABLES
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 STORE = REPOSITORY / "results" / "paper"
-PAGES = ("README.md", "results/README.md")
+PAGES = ("README.md", "results/README.md", "docs/reproduction.md")
 FIGURES = ("table1-ranks", "figure3-curves", "table1-splits")
 PLACE = re.compile(
     r"(<!-- results: (?P<what>[\w-]+)(?: (?P<study>[\w-]+))? -->\n).*?(<!-- end of results -->)", re.DOTALL
