@@ -225,6 +225,10 @@ def test_halving_by_hand(tmp_path: Path) -> None:
     assert [len(rung["trials"]) for rung in told["rungs"]] == [6, 3, len(apart.trials)]
     assert told["winner"]["changes"] == winner.changes
     assert told["winner"]["recipe"]["epochs"] == 1000, "the winner is the setting, without a rung's budget"
+    trials = {trial["name"]: trial for trial in told["rungs"][0]["trials"]}
+    for name, trial in trials.items():  # the scores can be worked out from the summary alone
+        gain = np.array(trial["val_accuracy"]) - np.array(trials["base"]["val_accuracy"])
+        assert trial["score"]["difference"]["value"] == pytest.approx(gain.mean(), abs=1e-6), name
 
 
 def test_the_base_may_win(tmp_path: Path) -> None:

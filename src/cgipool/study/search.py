@@ -32,6 +32,8 @@ class Round:
     trials: dict[str, Trial]
     cells: dict[str, list[Cell]]
     """By trial, in the order of `Rung.places`."""
+    accuracies: dict[str, list[list[float | None] | None]]
+    """By trial and cell: of each split; None for a cell that is not finished."""
     waiting: list[Cell]
     """Neither finished nor failed."""
     scores: dict[str, Score | None]
@@ -101,12 +103,13 @@ def _round(search: Search, rung: Rung, trials: Sequence[Trial], results: Results
     cells = {trial.name: cells_of(search, rung, trial) for trial in trials}
     waiting = [cell for group in cells.values() for cell in group if results.waits(cell)]
     by_name = {trial.name: trial for trial in trials}
-    scores = {} if waiting else _scores(rung, cells, results)
-    return Round(rung, by_name, cells, waiting, scores)
+    known = {name: [results.accuracies(cell) for cell in group] for name, group in cells.items()}
+    scores = {} if waiting else _scores(rung, known)
+    return Round(rung, by_name, cells, known, waiting, scores)
 
 
-def _scores(rung: Rung, cells: dict[str, list[Cell]], results: Results) -> dict[str, Score | None]:
-    values = {name: _values(rung, group, results) for name, group in cells.items()}
+def _scores(rung: Rung, known: dict[str, list[list[float | None] | None]]) -> dict[str, Score | None]:
+    values = {name: _values(rung, rows) for name, rows in known.items()}
     base = values[BASE]
     if base is None:
         raise UserError(
@@ -118,12 +121,11 @@ def _scores(rung: Rung, cells: dict[str, list[Cell]], results: Results) -> dict[
     }
 
 
-def _values(rung: Rung, cells: Sequence[Cell], results: Results) -> Floats | None:
+def _values(rung: Rung, rows: Sequence[list[float | None] | None]) -> Floats | None:
     """[methods, data sets, splits] accuracies of a trial; None where any is missing."""
-    known = [results.accuracies(cell) or [None] for cell in cells]
-    if any(value is None or not math.isfinite(value) for row in known for value in row):
+    if any(value is None or not math.isfinite(value) for row in rows for value in row or [None]):
         return None
-    return np.array(known, dtype=np.float64).reshape(len(rung.methods), len(rung.datasets), -1)
+    return np.array(rows, dtype=np.float64).reshape(len(rung.methods), len(rung.datasets), -1)
 
 
 def winner_of(search: Search, found: Sequence[Round]) -> Trial | None:
@@ -173,9 +175,14 @@ def _rung_json(rung: Rung, found: Sequence[Round]) -> dict[str, Any]:
             given = one.scores.get(name)
             state = "waiting" if one.waiting else "failed" if given is None else "judged"
             keys = [cell.key for cell in one.cells[name]]
-            told = {"name": name, "changes": trial.changes, "state": state, "cells": keys}
+            told: dict[str, Any] = {"name": name, "changes": trial.changes, "state": state, "cells": keys}
+            told |= {"val_accuracy": [row and list(map(_rounded, row)) for row in one.accuracies[name]]}
             trials.append(told | {"score": None if given is None else asdict(given)})
     return asdict(rung) | {"trials": trials}
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else round(value, 6)
 
 
 def write_summary(folder: Path, search: Search, found: Sequence[Round]) -> Path:
