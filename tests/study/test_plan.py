@@ -35,7 +35,7 @@ def test_the_paper_is_all_there() -> None:
     assert counts["table1"] == 56
     assert counts["table2"] == 12
     assert counts["figure3"] == 40
-    others = {"alpha", "controls", "diffpool", "distinct", "released", "smoke"}
+    others = {"alpha", "controls", "decay", "diffpool", "distinct", "released", "smoke"}
     assert set(counts) == {"table1", "table2", "figure3"} | others
     for of in cells.values():
         assert len({cell.key for cell in of}) == len(of)
