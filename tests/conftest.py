@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import settings
+
+settings.register_profile("patient", deadline=None)  # how long an example takes says more about the machine
+settings.load_profile("patient")
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is first imported: kernels then run in Python

@@ -233,6 +233,7 @@ train(motifs(80), ensemble=2, out=sys.argv[1], resume=len(sys.argv) > 2, **more)
 """
 
 
+@pytest.mark.long
 def test_killed_and_resumed_is_uninterrupted(tmp_path: Path) -> None:
     def start(out: str, *more: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen([sys.executable, "-c", SCRIPT, str(tmp_path / out), *more])

@@ -6,7 +6,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from random_sets import assert_equal, graph_sets
 from torch_geometric.data import Data
 
@@ -24,13 +24,11 @@ def names_of(graphs: GraphSet) -> dict:
     }
 
 
-@settings(deadline=None)
 @given(graph_sets())
 def test_pyg_and_back(graphs: GraphSet) -> None:
     assert_equal(GraphSet.from_pyg(graphs.to_pyg(), "random", **names_of(graphs)), graphs)
 
 
-@settings(deadline=None)
 @given(graph_sets())
 def test_networkx_and_back(graphs: GraphSet) -> None:
     # networkx has no place for the columns of a set without nodes or edges.

@@ -41,7 +41,7 @@ sizes = st.lists(st.integers(1, 10), min_size=1, max_size=5)
 densities = st.sampled_from([0.0, 0.3, 0.8])
 ratios = st.one_of(st.sampled_from([0.5, 0.8, 1.0, 1, 3]), st.floats(0.05, 1.0))
 
-few = settings(max_examples=12, deadline=None)
+few = settings(max_examples=12)
 
 
 def network_of(case: Case, method: str, form: str, ratio: float | int, compact: bool = False, **options) -> Network:

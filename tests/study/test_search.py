@@ -507,6 +507,7 @@ def test_stopped_by_the_clock(file: Path, tmp_path: Path, capsys: pytest.Capture
     assert [trial["state"] for trial in told(tmp_path)["rungs"][0]["trials"]] == ["waiting"] * 4
 
 
+@pytest.mark.long
 def test_several_devices_share_a_rung(whole: Path, file: Path, tmp_path: Path) -> None:
     shutil.copytree(whole / "cells", tmp_path / "cells")
     for trial in told(whole)["rungs"][-1]["trials"]:

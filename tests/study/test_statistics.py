@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -134,7 +134,6 @@ def test_level_is_a_share(level: float) -> None:
         paired({0: 0.1, 1: 0.2}, {0: 0.0, 1: 0.3}, test_to_train=0.0, level=level)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(SHARES, SHARES), min_size=3, max_size=25))
 def test_paired_without_correction_is_the_paired_t_test(values: list[tuple[float, float]]) -> None:
     x, y = np.array(values).T
@@ -230,7 +229,6 @@ def table_of(rows: np.ndarray) -> dict[str, dict[str, float]]:
     return {f"m{j}": {f"d{i}": float(v) for i, v in enumerate(column)} for j, column in enumerate(rows.T)}
 
 
-@settings(deadline=None)
 @given(st.integers(3, 6), st.integers(2, 9), st.integers(2, 12), st.integers(0, 10_000))
 def test_ranks_against_scipy(k: int, n: int, distinct: int, seed: int) -> None:
     """Few distinct values make many ties."""
@@ -306,7 +304,6 @@ def test_a_stricter_level_needs_a_larger_difference() -> None:
     assert strict.critical_difference > lax.critical_difference
 
 
-@settings(deadline=None)
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 10), st.integers(0, 10_000))
 def test_improvement_is_mann_whitney(n: int, m: int, distinct: int, seed: int) -> None:
     generator = np.random.default_rng(seed)
