@@ -74,6 +74,15 @@ def test_what_was_about_to_be_replaced_comes_back(tmp_path: Path) -> None:
     assert hidden(tmp_path) == []
 
 
+def test_what_another_place_is_owed_stays(tmp_path: Path) -> None:
+    left = abandoned(tmp_path / "set-2", aside.socket.gethostname())
+    motifs(20).save(left / PREVIOUS)
+    motifs(30).save(tmp_path / "set")
+    assert hidden(tmp_path) == [left]
+    with private_folder(tmp_path / "set-2"):
+        assert GraphSet.load(tmp_path / "set-2").n_graphs == 20
+
+
 @pytest.mark.parametrize("machine", ["another", "here"])
 def test_what_cannot_be_judged_is_left(tmp_path: Path, machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another machine's, and all where there are no locks."""

@@ -175,6 +175,15 @@ def test_a_task_of_ray_needs_no_line_of_text_but_its_own(model: Path, tmp_path: 
     assert [line.partition(",")[0] for line in text.splitlines()] == ["a", "b", "c"]
 
 
+def test_an_earlier_file_stays_where_ray_cannot_be_used(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rows.csv").write_text("of an earlier command")
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert main(["predict", str(model), "motifs", "--on", "ray", "--out", str(tmp_path / "rows.csv")]) == 2
+    assert (tmp_path / "rows.csv").read_text() == "of an earlier command"
+
+
 def test_lines_of_inputs(model: Path, tmp_path: Path) -> None:
     load_dataset("motifs").subset(range(5)).save(tmp_path / "set")
     assert list(lines_of(tmp_path / "set")) == []

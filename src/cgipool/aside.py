@@ -48,6 +48,8 @@ def clear(place: Path) -> None:
     """Remove the private folders that processes of this machine left beside a place when they were killed; what one was
     killed replacing is put back. Those of other machines are left: a lock may not be seen from here."""
     for folder in place.parent.glob(f"{glob.escape(_prefix(place))}*"):
+        if "-" in folder.name.removeprefix(_prefix(place)):  # of a place whose name is longer
+            continue
         with suppress(OSError), (folder / LOCK).open("r+", encoding="utf-8") as file:
             if file.read() == socket.gethostname() and lock(file, wait=False):
                 if (folder / PREVIOUS).exists() and not place.exists():

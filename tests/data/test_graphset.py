@@ -263,6 +263,30 @@ def test_full_disk_leaves_the_previous_folder(
     assert GraphSet.load(tmp_path / "set").n_graphs == 1
 
 
+def test_stopped_between_the_renames(small: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small.save(tmp_path / "set")
+    replace = os.replace
+
+    def stopped(source: Path, target: Path) -> None:
+        if Path(source).name == "fresh" and not target.exists():
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        small.subset([0]).save(tmp_path / "set")
+    assert_equal(GraphSet.load(tmp_path / "set"), small)
+
+
+def test_save_in_the_place_of_a_link(small: GraphSet, tmp_path: Path) -> None:
+    """The link is replaced; what it led to stays."""
+    small.save(tmp_path / "other")
+    (tmp_path / "set").symlink_to(tmp_path / "other")
+    small.subset([0]).save(tmp_path / "set")
+    assert GraphSet.load(tmp_path / "set").n_graphs == 1
+    assert_equal(GraphSet.load(tmp_path / "other"), small)
+
+
 def test_save_does_not_overwrite_other_things(small: GraphSet, tmp_path: Path) -> None:
     (tmp_path / "letters").mkdir()
     with pytest.raises(UserError, match="exists and is not a saved GraphSet; it is not overwritten"):

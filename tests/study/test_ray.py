@@ -26,7 +26,7 @@ from cgipool.study import on_ray
 from cgipool.study.cell import Cell
 from cgipool.study.on_ray import RayRunner
 from cgipool.study.plan import read_study, study_of
-from cgipool.study.ray_cluster import address_of, alive, connected, needs_of
+from cgipool.study.ray_cluster import able, address_of, connected, needs_of
 from cgipool.study.records import read_book
 from cgipool.study.run import Runner, Stop, Watcher
 from cgipool.study.store import Store, now
@@ -187,7 +187,7 @@ def test_trouble_of_one_node_sends_a_cell_to_another(cluster: Any, own_code: Pat
         store.told(full.key)["reason"] == "begun 4 times in vain, at last: OSError: [Errno 28] No space left on device"
     )
     assert "breaks_on_ray.py" in store.told(full.key)["log"]
-    for node in alive(ray):
+    for node in able(ray, {"CPU": 1}):
         (own_code / "troubled").write_text(node)
         assert RayRunner(Store(tmp_path / node), "cpu").run([full]).done == [full.key]
 
@@ -363,15 +363,17 @@ def _joined(parts: list[Rows]) -> str:
 
 
 class StandIn:
-    """As much of Ray as it takes to give a task away: nothing is ever done."""
+    """As much of Ray as it takes to give a task away: nothing is ever done. Its head has no CPU for a cell, so that
+    which only the head could take would wait for ever."""
 
     def __init__(self, *nodes: str) -> None:
         self.up, self.cancelled, self.selectors = set(nodes), list[Any](), list[Any]()
+        self.head = {"NodeID": "head", "Alive": True, "Resources": {"memory": 1e9}}
         self.exceptions = type("errors", (), {"RayError": KeyError})
         self.answers: dict[Any, Any] = {}
 
     def nodes(self) -> list[dict[str, Any]]:
-        return [{"NodeID": node, "Alive": True, "Resources": {"CPU": 1}} for node in self.up]
+        return [self.head, *({"NodeID": node, "Alive": True, "Resources": {"CPU": 1}} for node in self.up)]
 
     def put(self, value: Any) -> Any:
         return value
@@ -421,6 +423,21 @@ def test_without_the_package_on_any_node_one_line_ends_the_run(stand_in: StandIn
         in_trouble(runner, stand_in, "b", useless=True)
     runner._end()
     assert not list(tmp_path.glob("claims/*")), "the cell is free for another run"
+
+
+def test_however_many_nodes_lack_the_package_a_cell_comes_to_one_that_has_it(stand_in: StandIn, tmp_path: Path) -> None:
+    stand_in.up = {f"bare{number}" for number in range(2 * on_ray.TRIES)} | {"able"}
+    runner = RayRunner(Store(tmp_path), "cpu")
+    runner.waiting.append(read_study(SMOKE).cells[0])
+    runner._fill()
+    for node in sorted(stand_in.up - {"able"}):
+        in_trouble(runner, stand_in, node, useless=True)
+    (hand,) = runner.in_hand.values()
+    assert hand.avoids == stand_in.up - {"able"}
+    for _ in range(on_ray.TRIES):  # by a Ray that knows no labels
+        in_trouble(runner, stand_in, "bare0", useless=True)
+    assert not runner.in_hand
+    assert runner.outcome.failed == [hand.cell.key]
 
 
 def test_a_cell_does_not_wait_for_a_node_that_is_gone(stand_in: StandIn, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`cgipool predict`."""
 
 import contextlib
+import itertools
 import sys
 import time
 from collections.abc import Iterator
@@ -65,9 +66,11 @@ def predict(
         parts = predict_on_ray(on, model, wish, start, stop)
     if shard == "rank" and out is not None:
         out = out.with_name(f"{out.stem}-{number}-of-{shards}{out.suffix}")
+    began = time.monotonic()
+    first = list(itertools.islice(parts, 1))  # what is wrong with Ray is told before an earlier file is overwritten
     with _output(out) as stream:
         Writer(stream, fitted.class_names, as_json, headed=number == 1)
-        _write(parts, stream)
+        _write(itertools.chain(first, parts), stream, began)
 
 
 def _share(shard: str | None) -> tuple[int, int]:
@@ -79,9 +82,9 @@ def _share(shard: str | None) -> tuple[int, int]:
     return shard_of_rank() if shard == "rank" else parse_shard(shard)
 
 
-def _write(parts: "Iterator[Rows]", stream: TextIO) -> None:
+def _write(parts: "Iterator[Rows]", stream: TextIO, began: float) -> None:
     """Write rows as they come, and tell how fast."""
-    began, last, count, bad = time.monotonic(), 0.0, 0, 0
+    last, count, bad = 0.0, 0, 0
     for part in parts:
         stream.write(part.text)
         count, bad = count + part.graphs, bad + part.bad

@@ -116,7 +116,7 @@ def _swap(fresh: Path, folder: Path, previous: Path, spare: Callable[[], bool]) 
     try:
         os.replace(fresh, folder)  # which fails where there is a folder with files, also if it came this instant
     except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):  # the last where there is a link to one
             raise
     else:
         return
@@ -125,8 +125,9 @@ def _swap(fresh: Path, folder: Path, previous: Path, spare: Callable[[], bool]) 
     os.replace(folder, previous)
     try:
         os.replace(fresh, folder)
-    except OSError:
-        shutil.move(previous, folder)
+    except BaseException:  # Ctrl-C included
+        if not folder.exists():
+            shutil.move(previous, folder)
         raise
 
 

@@ -17,7 +17,7 @@ from cgipool.errors import UserError
 from cgipool.study.cell import Cell
 from cgipool.study.claims import Claim
 from cgipool.study.estimate import predicted
-from cgipool.study.ray_cluster import alive, last_line, needs_of, ray_package, room_of
+from cgipool.study.ray_cluster import able, last_line, needs_of, ray_package, room_of
 from cgipool.study.run import Outcome, Stop, Watcher, reason_of, take_in_hand
 from cgipool.study.store import Store
 from cgipool.training.split import Progress
@@ -168,8 +168,10 @@ class RayRunner:
             self._finish(hand, told)
             return
         self.data.pop(hand.cell.dataset, None)  # it may have been lost as well
+        if told.get("useless") and told["node"] not in hand.avoids:
+            hand.tries -= 1  # each such node is met once: however many there are, those that can train come in the end
         hand.avoids |= {told["node"]} if told else set()
-        if hand.avoids >= alive(self.ray):
+        if hand.avoids >= able(self.ray, self.needs):
             if told.get("useless"):
                 raise UserError(f"no node of Ray can train (is cgipool installed there?): {trouble}")
             hand.avoids = set()
@@ -183,7 +185,7 @@ class RayRunner:
     def _free_stranded(self) -> None:
         """A cell that waits for a node which is gone may go to those again that it avoided."""
         for ref, hand in list(self.in_hand.items()):
-            if hand.avoids and hand.avoids >= alive(self.ray):
+            if hand.avoids and hand.avoids >= able(self.ray, self.needs):
                 self.ray.cancel(ref)
                 hand.avoids = set()
                 self._submit(hand)

@@ -87,13 +87,18 @@ def _check_answers(address: str) -> None:
 
 def room_of(ray: Any, needs: dict[str, int]) -> int:
     """How many cells the nodes that are up can train at a time."""
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    return sum(min(int(node.get(name, 0) // amount) for name, amount in needs.items()) for node in nodes)
+    return sum(_rooms(ray, needs).values())
 
 
-def alive(ray: Any) -> set[str]:
-    """The nodes that are up, by their ids."""
-    return {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+def able(ray: Any, needs: dict[str, int]) -> set[str]:
+    """The nodes that are up and large enough for a cell, by their ids. A head is often up for others alone."""
+    return {node for node, room in _rooms(ray, needs).items() if room > 0}
+
+
+def _rooms(ray: Any, needs: dict[str, int]) -> dict[str, int]:
+    """How many cells each node that is up can train at a time."""
+    nodes = {node["NodeID"]: node["Resources"] for node in ray.nodes() if node["Alive"]}
+    return {node: min(int(has.get(name, 0) // amount) for name, amount in needs.items()) for node, has in nodes.items()}
 
 
 def last_line(error: Exception) -> str:
