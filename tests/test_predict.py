@@ -175,6 +175,13 @@ def test_a_task_of_ray_needs_no_line_of_text_but_its_own(model: Path, tmp_path: 
     assert [line.partition(",")[0] for line in text.splitlines()] == ["a", "b", "c"]
 
 
+def test_too_few_ids_are_told(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    load_dataset("motifs").subset(range(5)).save(tmp_path / "set")
+    (tmp_path / "set" / "ids.csv").write_text("graph,row\n0,1\n1,3\n")
+    assert main(["predict", str(model), str(tmp_path / "set"), "--out", str(tmp_path / "rows.csv")]) == 2
+    assert "ids.csv has fewer rows than the set has graphs" in capsys.readouterr().err
+
+
 def test_an_earlier_file_stays_where_ray_cannot_be_used(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,10 +63,13 @@ def graph_chunks(graphs: GraphSet, size: int = CHUNK, start: int = 0, stop: int 
 
 
 def named(chunks: Iterable[Chunk], ids: Iterable[str]) -> Iterator[Chunk]:
-    """The same chunks with ids of their own."""
+    """The same chunks with ids of their own, of which there must be enough."""
     names = iter(ids)
     for chunk in chunks:
-        yield replace(chunk, ids=list(itertools.islice(names, len(chunk.ids))))
+        own = list(itertools.islice(names, len(chunk.ids)))
+        if len(own) < len(chunk.ids):
+            raise UserError(f"{IDS} has fewer rows than the set has graphs: import it anew, or remove that file")
+        yield replace(chunk, ids=own)
 
 
 def ids_of(folder: Path, start: int = 0) -> Iterator[str]:

@@ -22,7 +22,7 @@ from cgipool.errors import UserError
 from cgipool.fitted import FittedModel
 from cgipool.predict import Rows, chunks_of, written
 from cgipool.predict_on_ray import Wish, in_order
-from cgipool.study import on_ray
+from cgipool.study import on_ray, ray_cluster
 from cgipool.study.cell import Cell
 from cgipool.study.on_ray import RayRunner
 from cgipool.study.plan import read_study, study_of
@@ -173,6 +173,7 @@ def trains(pid: int) -> bool:
         return False
 
 
+@pytest.mark.long
 def test_trouble_of_one_node_sends_a_cell_to_another(cluster: Any, own_code: Path, tmp_path: Path) -> None:
     """The disks of the nodes are full, or that of one; what does not write is trained all the same."""
     import ray
@@ -486,3 +487,19 @@ def test_an_address_where_nothing_answers_is_one_line(address: str) -> None:
     pytest.importorskip("ray", reason="needs Ray: pip install 'cgipool[ray]'")
     with pytest.raises(UserError, match=r"^no Ray answers at .*127.0.0.1:9: .*refused"), connected(address, "cpu", 1):
         pass
+
+
+@pytest.mark.parametrize(("mode", "hint"), [("", True), ("token", False)])
+def test_a_cluster_that_turns_us_away(mode: str, hint: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Ray does where a token is missing: with a time-out that does not say so."""
+
+    class Ray:
+        def init(self, *_: object, **__: object) -> None:
+            raise ConnectionError("ray client connection timeout")
+
+    monkeypatch.setattr(ray_cluster, "ray_package", Ray)
+    monkeypatch.setattr(ray_cluster, "_check_answers", lambda address: None)
+    monkeypatch.setenv("RAY_AUTH_MODE", mode)
+    with pytest.raises(UserError, match="ray client connection timeout") as told, connected("ray://a:1", "cpu", 1):
+        pass
+    assert ("RAY_AUTH_TOKEN" in str(told.value)) == hint

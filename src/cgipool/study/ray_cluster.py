@@ -49,7 +49,7 @@ def connected(on: str, device: str, jobs: int) -> Iterator[int]:
         _join(ray, address)
     except Exception as error:  # of many kinds, by what is wrong with the address or the runtime
         where = "on this machine" if address is None else f"at {address}"
-        raise UserError(f"cannot use Ray {where}: {last_line(error)}") from None
+        raise UserError(f"cannot use Ray {where}: {last_line(error)}{_token_hint(address)}") from None
     finally:
         signal.signal(signal.SIGTERM, before)  # Ray's own would end the process at once
     try:
@@ -60,6 +60,13 @@ def connected(on: str, device: str, jobs: int) -> Iterator[int]:
         yield count
     finally:
         ray.shutdown()
+
+
+def _token_hint(address: str | None) -> str:
+    """Ray's own message does not say that a cluster may ask for a token, and that this end has shown none."""
+    if address is None or os.environ.get("RAY_AUTH_MODE") == "token":
+        return ""
+    return " (a cluster that asks for a token needs RAY_AUTH_MODE=token and RAY_AUTH_TOKEN here)"
 
 
 def _join(ray: Any, address: str | None) -> None:
