@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from cgipool import ops
-from cgipool.ops import library, tiles
+from cgipool.ops import library
+from cgipool.ops.bits import adjacency_bits, words_for
 from cgipool.ops.draws import uniform
 
 F, M = 5, 3
@@ -19,7 +20,7 @@ OPS = {name: op for name, op in vars(library).items() if isinstance(op, library.
 
 def as_bits(adjacency: torch.Tensor, slot_ptr: torch.Tensor) -> torch.Tensor:
     """[C, W] the adjacency within each graph, 32 columns to a word."""
-    words, weight = tiles.words_for(max(SIZES)), 2 ** torch.arange(32)
+    words, weight = words_for(max(SIZES)), 2 ** torch.arange(32)
     bits = torch.zeros(len(adjacency), words, dtype=torch.int64)
     for start, end in pairwise(slot_ptr.tolist()):
         block = torch.nn.functional.pad(adjacency[start:end, start:end].long(), (0, 32 * words - (end - start)))
@@ -262,7 +263,7 @@ def test_bits_of_a_data_set():
     nodes = int(b.slot_ptr[-1])
     edges = b.adjacency[:nodes, :nodes].nonzero()
     edge_ptr, displacement = b.row_ptr[: nodes + 1].long(), (edges[:, 1] - edges[:, 0]).int()
-    bits = tiles.adjacency_bits(b.slot_ptr.numpy(), edge_ptr.numpy(), displacement.numpy(), b.bits.shape[1])
+    bits = adjacency_bits(b.slot_ptr.numpy(), edge_ptr.numpy(), displacement.numpy(), b.bits.shape[1])
     assert torch.equal(torch.from_numpy(bits), b.bits[:nodes])
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cgipool.ops import blocks, reference, tiles
+from cgipool.ops.cpu import blocks, graphs, nodes, ranks, rows, shrink, tiles, weighted
 from cgipool.ops.graph_op import GraphOp
 
 
@@ -245,22 +245,18 @@ def _rows(x: Tensor, *shape: int) -> Tensor:
 
 
 propagate = GraphOp(
-    reference.propagate,
+    nodes.propagate,
     2,
     lambda x, scale, self_weight, row_ptr, neighbor: _like(x),
     _propagate_grad,
     _propagate_save,
     gpu="nodes.propagate",
 )
-degree = GraphOp(reference.degree, 1, lambda alive, row_ptr, neighbor: _like(alive), gpu="nodes.degree")
-keep_top_k = GraphOp(
-    reference.keep_top_k, 2, lambda score, alive, k, graph, slot_ptr: _like(score), gpu="ranks.keep_top_k"
-)
-order = GraphOp(
-    reference.order, 1, lambda score, alive, graph, slot_ptr: (_like(graph), _like(graph)), gpu="ranks.order"
-)
+degree = GraphOp(nodes.degree, 1, lambda alive, row_ptr, neighbor: _like(alive), gpu="nodes.degree")
+keep_top_k = GraphOp(ranks.keep_top_k, 2, lambda score, alive, k, graph, slot_ptr: _like(score), gpu="ranks.keep_top_k")
+order = GraphOp(ranks.order, 1, lambda score, alive, graph, slot_ptr: (_like(graph), _like(graph)), gpu="ranks.order")
 sums = GraphOp(
-    reference.sums,
+    weighted.sums,
     2,
     lambda x, weight, graph, slot_ptr: _rows(x, _graphs(slot_ptr), weight.shape[-1], x.shape[-1]),
     _sums_grad,
@@ -268,7 +264,7 @@ sums = GraphOp(
     gpu="weighted.sums",
 )
 spread = GraphOp(
-    reference.spread,
+    weighted.spread,
     3,
     lambda value, weight, graph, slot_ptr: _rows(weight, weight.shape[-2], value.shape[-1]),
     _spread_grad,
@@ -276,7 +272,7 @@ spread = GraphOp(
     gpu="weighted.spread",
 )
 dots = GraphOp(
-    reference.dots,
+    weighted.dots,
     2,
     lambda x, value, graph, slot_ptr: _rows(x, x.shape[-2], value.shape[-2]),
     _dots_grad,
@@ -284,7 +280,7 @@ dots = GraphOp(
     gpu="weighted.dots",
 )
 readout = GraphOp(
-    reference.readout,
+    graphs.readout,
     2,
     lambda x, alive, graph, slot_ptr: (
         _rows(x, _graphs(slot_ptr), x.shape[-1]),
@@ -295,21 +291,21 @@ readout = GraphOp(
     gpu="graphs.readout",
 )
 readout_grad = GraphOp(
-    reference.readout_grad,
+    graphs.readout_grad,
     2,
     lambda grad_top, grad_sum, x, top, alive, graph, slot_ptr: _like(x),
     gpu="graphs.readout_grad",
 )
 take = GraphOp(
-    reference.take,
+    shrink.take,
     2,
     lambda x, gate, kept, before: _rows(x, kept.shape[-1], x.shape[-1]),
     _take_grad,
     _save,
 )
-take_grad = GraphOp(reference.take_grad, 2, lambda grad, x, gate, kept, before: (_like(x), _like(gate)))
+take_grad = GraphOp(shrink.take_grad, 2, lambda grad, x, gate, kept, before: (_like(x), _like(gate)))
 lookup = GraphOp(
-    reference.lookup,
+    nodes.lookup,
     2,
     lambda weight, category: _rows(weight, category.shape[-2], weight.shape[-1]),
     _lookup_grad,
@@ -317,10 +313,10 @@ lookup = GraphOp(
     gpu="nodes.lookup",
 )
 lookup_grad = GraphOp(
-    reference.lookup_grad, 2, lambda grad, category, rows: _rows(grad, rows, grad.shape[-1]), gpu="nodes.lookup_grad"
+    nodes.lookup_grad, 2, lambda grad, category, rows: _rows(grad, rows, grad.shape[-1]), gpu="nodes.lookup_grad"
 )
 pick = GraphOp(
-    reference.pick,
+    nodes.pick,
     2,
     lambda x, index, back: _rows(x, index.shape[-1], x.shape[-1]),
     _pick_grad,
@@ -328,7 +324,7 @@ pick = GraphOp(
     gpu="nodes.pick",
 )
 softmax = GraphOp(
-    reference.softmax,
+    graphs.softmax,
     2,
     lambda score, alive, graph, slot_ptr: _like(score),
     _softmax_grad,
@@ -336,10 +332,10 @@ softmax = GraphOp(
     gpu="graphs.softmax",
 )
 softmax_grad = GraphOp(
-    reference.softmax_grad, 2, lambda grad, soft, graph, slot_ptr: _like(soft), gpu="graphs.softmax_grad"
+    graphs.softmax_grad, 2, lambda grad, soft, graph, slot_ptr: _like(soft), gpu="graphs.softmax_grad"
 )
 neighbor_max = GraphOp(
-    reference.neighbor_max,
+    nodes.neighbor_max,
     2,
     lambda x, alive, row_ptr, neighbor: (_like(x), _like(x, torch.int64)),
     _neighbor_max_grad,
@@ -347,7 +343,7 @@ neighbor_max = GraphOp(
     gpu="nodes.neighbor_max",
 )
 neighbor_max_grad = GraphOp(
-    reference.neighbor_max_grad,
+    nodes.neighbor_max_grad,
     2,
     lambda grad, where, row_ptr, neighbor: _like(grad),
     gpu="nodes.neighbor_max_grad",
@@ -432,7 +428,7 @@ block_scaled_grad = GraphOp(
     gpu="scaled.block_scaled_grad",
 )
 convolve = GraphOp(
-    reference.convolve,
+    nodes.convolve,
     2,
     lambda x, bias, scale, self_weight, row_ptr, neighbor, rectify: _like(x),
     _convolve_grad,
@@ -440,30 +436,24 @@ convolve = GraphOp(
     gpu="nodes.convolve",
 )
 rectify_grad = GraphOp(
-    reference.rectify_grad,
+    rows.rectify_grad,
     2,
     lambda grad, out: (_like(grad), grad.new_empty(*grad.shape[:-2], grad.shape[-1])),
     gpu="rows.rectify_grad",
 )
-column_sums = GraphOp(
-    reference.column_sums, 2, lambda x: x.new_empty(*x.shape[:-2], x.shape[-1]), gpu="rows.column_sums"
-)
-gated = GraphOp(reference.gated, 2, lambda x, gate: _like(x), _gated_grad, _save, gpu="rows.gated")
-gated_grad = GraphOp(reference.gated_grad, 2, lambda grad, x, gate: (_like(x), _like(gate)), gpu="rows.gated_grad")
+column_sums = GraphOp(rows.column_sums, 2, lambda x: x.new_empty(*x.shape[:-2], x.shape[-1]), gpu="rows.column_sums")
+gated = GraphOp(rows.gated, 2, lambda x, gate: _like(x), _gated_grad, _save, gpu="rows.gated")
+gated_grad = GraphOp(rows.gated_grad, 2, lambda grad, x, gate: (_like(x), _like(gate)), gpu="rows.gated_grad")
 project = GraphOp(
-    reference.project,
+    rows.project,
     2,
     lambda x, weight: _rows(x, x.shape[-2], weight.shape[-2]),
     _project_grad,
     _save,
     gpu="rows.project",
 )
-project_grad = GraphOp(
-    reference.project_grad, 2, lambda grad, x, weight: (_like(x), _like(weight)), gpu="rows.project_grad"
-)
-draws = GraphOp(
-    reference.draws, 1, lambda index, key, site: torch.empty_like(index, dtype=torch.float32), gpu="rows.draws"
-)
+project_grad = GraphOp(rows.project_grad, 2, lambda grad, x, weight: (_like(x), _like(weight)), gpu="rows.project_grad")
+draws = GraphOp(rows.draws, 1, lambda index, key, site: torch.empty_like(index, dtype=torch.float32), gpu="rows.draws")
 
 
 def _close_up_shape(keep: Tensor, k: Tensor, slot_ptr: Tensor, position: Tensor, rows: int) -> tuple[Tensor, ...]:
@@ -472,9 +462,9 @@ def _close_up_shape(keep: Tensor, k: Tensor, slot_ptr: Tensor, position: Tensor,
     return places[0], _like(position), places[1], graph, first, _like(slot_ptr)
 
 
-close_up = GraphOp(reference.close_up, 1, _close_up_shape, gpu="shrink.close_up")
+close_up = GraphOp(shrink.close_up, 1, _close_up_shape, gpu="shrink.close_up")
 induce = GraphOp(
-    reference.induce,
+    shrink.induce,
     1,
     lambda row_ptr, neighbor, index, back: (
         row_ptr.new_empty(*row_ptr.shape[:-1], index.shape[-1] + 1),
@@ -483,7 +473,7 @@ induce = GraphOp(
     gpu="shrink.induce",
 )
 pick_gated = GraphOp(
-    reference.pick_gated,
+    shrink.pick_gated,
     2,
     lambda x, gate, index, back: _rows(x, index.shape[-1], x.shape[-1]),
     _pick_gated_grad,
@@ -491,13 +481,13 @@ pick_gated = GraphOp(
     gpu="shrink.pick_gated",
 )
 pick_gated_grad = GraphOp(
-    reference.pick_gated_grad,
+    shrink.pick_gated_grad,
     2,
     lambda grad, x, gate, index, back: (_like(x), _like(gate)),
     gpu="shrink.pick_gated_grad",
 )
 sums_and_pick = GraphOp(
-    reference.sums_and_pick,
+    shrink.sums_and_pick,
     2,
     lambda x, weight, gate, index, back, ends, graph, slot_ptr: (
         _rows(x, _graphs(slot_ptr), weight.shape[-1], x.shape[-1]),
@@ -508,7 +498,7 @@ sums_and_pick = GraphOp(
     gpu="pooled.sums_and_pick",
 )
 sums_and_pick_grad = GraphOp(
-    reference.sums_and_pick_grad,
+    shrink.sums_and_pick_grad,
     3,
     lambda grad_sums, grad_picked, x, weight, gate, index, back, ends, graph, slot_ptr: (
         _like(x),

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cgipool.ops.reference import common_size, matmul
+from cgipool.ops.cpu.products import common_size, matmul
 
 Array = np.ndarray
 

@@ -1,37 +1,15 @@
-"""The adjacency of near-dense graphs as bits: the neighbour sum is a product of small dense matrices.
+"""Neighbour sums of near-dense graphs, whose adjacency comes as bits (see ops/bits.py).
 
-Shapes: C positions, F features, W words. Bit i of bits[p, w] says whether p has an edge to the position 32 w + i of its
-graph. The kernels here serve tests and small work on a CPU, where lists of neighbours are as fast; the Triton versions
-are what this form is for.
+Shapes: C positions, F features, W words. The kernels here serve tests and small work on a CPU, where lists of
+neighbours are as fast; the Triton versions are what this form is for.
 """
 
 from itertools import pairwise
 
-import numpy as np
 import torch
 from torch import Tensor
 
-WORD = 32
-"""Bits in a word."""
-
-
-def words_for(nodes: int) -> int:
-    """How many words a row over so many nodes takes."""
-    return -(-nodes // WORD)
-
-
-def adjacency_bits(node_ptr: np.ndarray, edge_ptr: np.ndarray, displacement: np.ndarray, words: int) -> np.ndarray:
-    """[N, W] int32: the bits of every node of a data set, from its edges as `GraphSet` holds them."""
-    bits = np.zeros((len(edge_ptr) - 1, words), np.uint32)
-    if words == 0:
-        return bits.view(np.int32)
-    source = np.repeat(np.arange(len(edge_ptr) - 1), np.diff(edge_ptr))
-    first = np.repeat(node_ptr[:-1], np.diff(node_ptr))
-    target = source + displacement - first[source]
-    # An edge stands once, so that adding its bit sets it; adding up is much faster than `bitwise_or.at`.
-    place, bit = source * words + target // WORD, np.left_shift(1, target % WORD, dtype=np.int64)
-    bits += np.bincount(place, weights=bit, minlength=bits.size).reshape(bits.shape).astype(np.uint32)
-    return bits.view(np.int32)
+from cgipool.ops.bits import WORD
 
 
 def _matrices(bits: Tensor, slot_ptr: Tensor) -> list[Tensor]:
