@@ -1,9 +1,4 @@
-"""Operations on one dense matrix per graph, in NumPy: what each computes, and the version that runs on a CPU.
-
-Shapes: C positions, B graphs, F features, D cells. The matrix of a graph with n positions has n² cells, row by row, and
-the matrices follow each other without padding: graph b holds block_ptr[b] .. block_ptr[b+1]. So a batch takes Σ n²
-cells, whatever its largest graph. Cells behind the last matrix are padding, and 0 in every result.
-"""
+"""Operations on one dense matrix per graph, in NumPy. Shapes and where the matrices lie: see ops/blocks.py."""
 
 from collections.abc import Iterator
 
