@@ -44,7 +44,8 @@ def ours(name: str, method: str):
     """A function that trains one epoch with this library."""
     from cgipool.data import load_dataset, random_splits
     from cgipool.training.recipe import PAPER
-    from cgipool.training.split import Task, Training, flushed_denormals
+    from cgipool.training.split import Training, flushed_denormals
+    from cgipool.training.task import Task
 
     graphs = load_dataset(DATA / f"{name}.zip")
     (split,) = random_splits(graphs, seed=0, indices=[0])

@@ -23,7 +23,7 @@ import peer
 from cgipool.data import load_dataset, random_splits
 from cgipool.training.engine import Group
 from cgipool.training.recipe import PAPER
-from cgipool.training.split import Task
+from cgipool.training.task import Task
 from cgipool.training.together import alike
 from cpu import DATA
 

@@ -18,7 +18,8 @@ from torch.profiler import ProfilerActivity, profile
 from cgipool import ops
 from cgipool.data import load_dataset, random_splits
 from cgipool.training.recipe import PAPER, Recipe
-from cgipool.training.split import Task, Training, epoch_ids, flushed_denormals
+from cgipool.training.split import Training, flushed_denormals
+from cgipool.training.task import Task, epoch_ids
 from cpu import DATA, REQUIRED
 
 PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm")

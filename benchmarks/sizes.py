@@ -26,8 +26,8 @@ from cgipool.data.splits import Split
 from cgipool.pool import METHODS
 from cgipool.training.engine import Group
 from cgipool.training.recipe import PAPER
-from cgipool.training.split import Task
 from cgipool.training.stack import Program
+from cgipool.training.task import Task
 from gpu_measures import timed, wait
 
 SHOWN = ("cgi", "topk", "sag", "asap", "vip", "diffpool", "mincut", "set2set", "dgcnn", "none")

@@ -12,7 +12,8 @@ from cgipool.errors import UserError
 from cgipool.picture import draw_pooling, layout, steps
 from cgipool.training.recipe import PAPER
 from cgipool.training.run import random_splits
-from cgipool.training.split import Task, Training
+from cgipool.training.split import Training
+from cgipool.training.task import Task
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

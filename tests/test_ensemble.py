@@ -14,14 +14,15 @@ import pytest
 import torch
 
 from cgipool.cli import main
-from cgipool.data import GraphSet, motifs, random_splits
+from cgipool.data import GraphSet, Split, motifs, random_splits
 from cgipool.errors import UserError
 from cgipool.ops.draws import key_of
 from cgipool.training import checkpoint, metrics, run, split, together
 from cgipool.training.engine import Group
 from cgipool.training.ensemble import combine, member_folder, members_of
 from cgipool.training.recipe import PAPER
-from cgipool.training.split import EVALUATION, INIT, ORDER, STEP, Task, epoch_ids, train_split
+from cgipool.training.split import train_split
+from cgipool.training.task import EVALUATION, INIT, ORDER, STEP, Task, epoch_ids
 from cgipool.training.together import train_together
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -130,7 +131,7 @@ def test_members_differ_in_their_draws_alone(graphs: GraphSet, trained: Path) ->
 
 def test_keys() -> None:
     """Those of member 0 are what they always were; no two tasks or purposes share one."""
-    three = [split.Split(index, *[np.arange(2)] * 3) for index in range(3)]
+    three = [Split(index, *[np.arange(2)] * 3) for index in range(3)]
     keys = []
     for seed in (0, 1, 2**40):
         for drawn in three:
@@ -168,7 +169,7 @@ def test_the_prediction_is_the_mean_of_the_members(graphs: GraphSet, trained: Pa
 
 
 def test_metrics_are_of_the_mean_not_the_mean_of_metrics(graphs: GraphSet, tmp_path: Path) -> None:
-    drawn = split.Split(0, np.arange(10), np.arange(10, 20), np.arange(20, 23))
+    drawn = Split(0, np.arange(10), np.arange(10, 20), np.arange(20, 23))
     task = Task("cgi", PAPER, drawn, 0, "cpu", tmp_path)
     members, y = members_of(task, 3), graphs.y[20:23]
     row = {

@@ -20,7 +20,8 @@ from cgipool.threads import one_thread
 from cgipool.training.checkpoint import load_tensors
 from cgipool.training.recipe import PAPER, Recipe
 from cgipool.training.run import split_folder, train
-from cgipool.training.split import EVALUATION, Task, Tell, Training
+from cgipool.training.split import Training
+from cgipool.training.task import EVALUATION, Task, Tell
 
 EPOCHS = 50
 """About 10 seconds; the validation accuracy is then within a few graphs of its end."""

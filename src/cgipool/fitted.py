@@ -29,9 +29,10 @@ from cgipool.pool import Sizes, method_named
 from cgipool.training.checkpoint import load_tensors, save_tensors
 from cgipool.training.ensemble import member_folder
 from cgipool.training.evaluate import chunks
+from cgipool.training.initial import model_of
 from cgipool.training.recipe import Recipe, recipe_named
 from cgipool.training.run import check_device, split_folder, train
-from cgipool.training.split import Tell, model_of
+from cgipool.training.task import Tell
 from cgipool.version import __version__
 
 KIND, FORMAT = "cgipool model", 1

@@ -21,9 +21,10 @@ from cgipool.training import run, split, together
 from cgipool.training.checkpoint import load_tensors, save_tensors
 from cgipool.training.engine import Group
 from cgipool.training.evaluate import chunks, evaluate
+from cgipool.training.initial import model_of
 from cgipool.training.objective import classification_loss
 from cgipool.training.recipe import ADDED, PAPER
-from cgipool.training.split import EVALUATION, model_of
+from cgipool.training.task import EVALUATION
 from cgipool.training.together import train_together
 
 STRONG = {"conv": "gcn-root", "norm": "batch", "gate": "unit", "jumping": "concat"}

@@ -20,7 +20,8 @@ from cgipool.pool import CGIPool, ReleasedCGIPool
 from cgipool.pool.cgi import Discriminator
 from cgipool.training.objective import objective
 from cgipool.training.recipe import PAPER, RELEASED
-from cgipool.training.split import Task, Training
+from cgipool.training.split import Training
+from cgipool.training.task import Task
 
 FORMS = ["paper", "released"]
 CGI = ["cgi", "cgi-rs", "cgi-nomi"]

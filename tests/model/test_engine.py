@@ -19,9 +19,11 @@ from cgipool.pool import METHODS
 from cgipool.training import engine, together
 from cgipool.training import run as training_run
 from cgipool.training.engine import Group
+from cgipool.training.initial import fit_encoder
 from cgipool.training.recipe import PAPER, RELEASED, Recipe
 from cgipool.training.resident import Resident, near_dense
-from cgipool.training.split import Diverged, Task, epoch_ids, fit_encoder, train_split
+from cgipool.training.split import train_split
+from cgipool.training.task import Diverged, Task, epoch_ids
 from cgipool.training.together import Run, alike, train_together
 
 SMALL = {"width": 8, "batch_size": 16, "attributes": True, "epochs": 3, "lr": 0.005}

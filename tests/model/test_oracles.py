@@ -43,7 +43,8 @@ from cgipool.pool import ASAP, DGCNN, DiffPool, MinCutPool, Pooled, RandomPool, 
 from cgipool.pool.set2set import Attention
 from cgipool.pool.vip import DROPOUT, NEGATIVE_SITE, another_vertex
 from cgipool.training.recipe import PAPER
-from cgipool.training.split import Task, Training
+from cgipool.training.split import Training
+from cgipool.training.task import Task
 from oracles import dgcnn, vip
 from oracles.paper import Array, gcn, readout, relu, sigmoid, top_k
 

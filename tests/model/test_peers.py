@@ -28,7 +28,8 @@ from cgipool.readout import SumOfReadouts
 from cgipool.training import split as training_split
 from cgipool.training.objective import objective
 from cgipool.training.recipe import PAPER
-from cgipool.training.split import Task, Training
+from cgipool.training.split import Training
+from cgipool.training.task import Task
 from oracles.dgcnn import rows_kept
 
 NETWORKS = [name for name, method in METHODS.items() if method.build]

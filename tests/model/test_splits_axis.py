@@ -16,7 +16,8 @@ from cgipool.network import Network, Output
 from cgipool.training import split as split_module
 from cgipool.training.objective import objective
 from cgipool.training.recipe import PAPER, RELEASED, Recipe
-from cgipool.training.split import STEP, Task, Training, epoch_ids
+from cgipool.training.split import Training
+from cgipool.training.task import STEP, Task, epoch_ids
 
 SPLITS, EPOCHS, SEED = range(3), 2, 5
 

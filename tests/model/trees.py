@@ -12,7 +12,8 @@ from torch import Tensor
 from cgipool.data import GraphSet, random_splits
 from cgipool.training.checkpoint import load_tensors
 from cgipool.training.recipe import Recipe
-from cgipool.training.split import Task, train_split
+from cgipool.training.split import train_split
+from cgipool.training.task import Task
 
 SMALL = {"width": 8, "batch_size": 16, "attributes": True, "epochs": 2, "lr": 0.005}
 

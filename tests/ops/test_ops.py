@@ -1,6 +1,8 @@
 """The graph operations against dense float64 formulas, on a batch with every oddity: a one-node graph, an empty slot,
 an edgeless graph, dead nodes, padding."""
 
+import importlib
+import pkgutil
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -8,18 +10,21 @@ import pytest
 import torch
 
 from cgipool import ops
-from cgipool.ops import library, tiles
+from cgipool.ops.bits import adjacency_bits, words_for
 from cgipool.ops.draws import uniform
+from cgipool.ops.graph_op import GraphOp
 
 F, M = 5, 3
 SIZES = (3, 1, 4, 0, 6)
 PADDING = 2
-OPS = {name: op for name, op in vars(library).items() if isinstance(op, library.GraphOp)}
+MODULES = [found.name for found in pkgutil.iter_modules(ops.__path__) if not found.ispkg]
+FAMILIES = [importlib.import_module(f"cgipool.ops.{name}") for name in MODULES]
+OPS = {name: op for family in FAMILIES for name, op in vars(family).items() if isinstance(op, GraphOp)}
 
 
 def as_bits(adjacency: torch.Tensor, slot_ptr: torch.Tensor) -> torch.Tensor:
     """[C, W] the adjacency within each graph, 32 columns to a word."""
-    words, weight = tiles.words_for(max(SIZES)), 2 ** torch.arange(32)
+    words, weight = words_for(max(SIZES)), 2 ** torch.arange(32)
     bits = torch.zeros(len(adjacency), words, dtype=torch.int64)
     for start, end in pairwise(slot_ptr.tolist()):
         block = torch.nn.functional.pad(adjacency[start:end, start:end].long(), (0, 32 * words - (end - start)))
@@ -91,7 +96,7 @@ def some_batch(seed: int = 0) -> SimpleNamespace:
 
 def arguments(b: SimpleNamespace) -> dict[str, tuple]:
     where, blocks, edges = (b.graph, b.slot_ptr), (b.slot_ptr, b.block_ptr), (b.row_ptr, b.neighbor)
-    top, total = library.readout(b.x, b.alive, *where)
+    top, total = ops.readout(b.x, b.alive, *where)
     return {
         "propagate": (b.x, b.scale, 0.5, b.row_ptr, b.neighbor),
         "degree": (b.alive, b.row_ptr, b.neighbor),
@@ -125,9 +130,9 @@ def arguments(b: SimpleNamespace) -> dict[str, tuple]:
         "order": (b.weight[:, 0], b.alive, *where),
         "pick": (b.x, b.index, b.back),
         "softmax": (b.x, b.alive, *where),
-        "softmax_grad": (torch.randn_like(b.x), library.softmax(b.x, b.alive, *where), *where),
+        "softmax_grad": (torch.randn_like(b.x), ops.softmax(b.x, b.alive, *where), *where),
         "neighbor_max": (b.x, b.alive, *edges),
-        "neighbor_max_grad": (b.x, library.neighbor_max(b.x, b.alive, *edges)[1], *edges),
+        "neighbor_max_grad": (b.x, ops.neighbor_max(b.x, b.alive, *edges)[1], *edges),
         "block_adjacency": (b.alive, 0.5, *edges, b.graph, *blocks, b.cells),
         "block_mm": (b.first, b.x, True, *blocks),
         "block_convolve": (b.first, b.x, b.value[0, 0], True, *blocks),
@@ -138,7 +143,7 @@ def arguments(b: SimpleNamespace) -> dict[str, tuple]:
         "block_attention_grad": (b.second, attention_of(b), b.x[:, 0], b.x[:, 1], 0.2, *blocks),
         "block_scaled": (b.first, b.scale, 0.5, 2.0, *blocks),
         "block_scaled_grad": (b.second, b.first, b.scale, 0.5, 2.0, *blocks),
-        "block_max_grad": (b.x, library.block_max(b.first, b.x, b.graph, *blocks)[1], *where),
+        "block_max_grad": (b.x, ops.block_max(b.first, b.x, b.graph, *blocks)[1], *where),
     }
 
 
@@ -237,7 +242,7 @@ def test_each_op_is_its_dense_formula(seed):
 
 def test_induced_neighbors():
     b = some_batch()
-    row_ptr, neighbor = library.induce(b.row_ptr, b.neighbor, b.closed, b.opened)
+    row_ptr, neighbor = ops.induce(b.row_ptr, b.neighbor, b.closed, b.opened)
     dense = torch.zeros(7, 7, dtype=torch.double)
     for p in range(7):
         dense[p, neighbor[row_ptr[p] : row_ptr[p + 1]].long()] = 1.0
@@ -252,7 +257,7 @@ def test_every_op_is_in_the_tables_of_this_test():
 
 def test_sums_and_pick_are_sums_and_pick():
     b = some_batch()
-    total, picked = library.sums_and_pick(*arguments(b)["sums_and_pick"])
+    total, picked = ops.sums_and_pick(*arguments(b)["sums_and_pick"])
     torch.testing.assert_close(total, expected(b)["sums"])
     torch.testing.assert_close(picked, expected(b)["pick_gated"])
 
@@ -262,7 +267,7 @@ def test_bits_of_a_data_set():
     nodes = int(b.slot_ptr[-1])
     edges = b.adjacency[:nodes, :nodes].nonzero()
     edge_ptr, displacement = b.row_ptr[: nodes + 1].long(), (edges[:, 1] - edges[:, 0]).int()
-    bits = tiles.adjacency_bits(b.slot_ptr.numpy(), edge_ptr.numpy(), displacement.numpy(), b.bits.shape[1])
+    bits = adjacency_bits(b.slot_ptr.numpy(), edge_ptr.numpy(), displacement.numpy(), b.bits.shape[1])
     assert torch.equal(torch.from_numpy(bits), b.bits[:nodes])
 
 

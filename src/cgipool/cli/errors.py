@@ -16,6 +16,12 @@ class Interrupted(Exception):
     """Ctrl-C; the message says how to go on."""
 
 
+def exclude(one: str, first: object, other: str, second: object) -> None:
+    """An error if both options have a value."""
+    if first not in (None, False) and second not in (None, False):
+        raise UserError(f"{one} and {other} exclude each other")
+
+
 def one_line(error: BaseException) -> tuple[str, int]:
     """What to print and the exit code; an error that no user causes is raised again."""
     if isinstance(error, Interrupted | KeyboardInterrupt | typer.Abort):

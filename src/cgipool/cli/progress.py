@@ -17,8 +17,8 @@ from rich.progress import (
 )
 
 if TYPE_CHECKING:
-    from cgipool.training.split import Progress as Told
-    from cgipool.training.split import Tell
+    from cgipool.training.task import Progress as Told
+    from cgipool.training.task import Tell
 
 SECONDS = 5.0
 """Plain lines about a split that is still training come at most this often."""

@@ -18,7 +18,7 @@ from cgipool.study.run import Watcher
 if TYPE_CHECKING:
     from cgipool.study.cell import Cell
     from cgipool.study.store import Store
-    from cgipool.training.split import Progress as Told
+    from cgipool.training.task import Progress as Told
 
 
 @contextmanager

@@ -2,25 +2,18 @@
 
 import functools
 import json
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cgipool.cli.errors import Interrupted
+from cgipool.cli.errors import exclude
+from cgipool.cli.launched import check_launch, spoken_once
+from cgipool.cli.train_splits import draw_splits, train_alone, train_by_all
 from cgipool.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cgipool.data import GraphSet, Split
-    from cgipool.training.result import Result
-
-WAIT_SECONDS = 8.0
-"""The first process meets an error that all meet at most by so much later than the others."""
+    from cgipool.training.recipe import Recipe
 
 SPLITS, MODEL, INPUT, OUTPUT = "Splits", "Model and training", "Input features", "Where and how"
 
@@ -37,33 +30,6 @@ def parse_ratio(text: str) -> float | int:
         raise UserError(
             f"--ratio {text!r} is neither a share in (0, 1] such as 0.8 nor a whole number of nodes from 1"
         ) from None
-
-
-def spoken_once(command: Callable[..., None]) -> Callable[..., None]:
-    """Of a command that several processes run, an error is told by one: the others wait for torchrun to end them. Those
-    that torchrun starts anew have nothing to add to it."""
-
-    @functools.wraps(command)
-    def run(**given: Any) -> None:
-        if not given["distributed"]:
-            command(**given)
-            return
-        from cgipool.training.ranks import Lives
-
-        lives = Lives()
-        if lives.refused:
-            raise typer.Exit(2)
-        try:
-            command(**given)
-        except UserError as error:
-            _give_way(error)
-            if lives.refused:
-                raise typer.Exit(2) from None
-            if not _may_pass(error):
-                lives.note_refused()
-            raise
-
-    return run
 
 
 @spoken_once
@@ -213,20 +179,19 @@ def train(
     ] = False,
 ) -> None:
     """Train a pooling method on splits of a data set, and test each split once."""
-    _exclude("--resume", resume, "--overwrite", overwrite)
-    _exclude("--splits-file", splits_file, "--folds", folds)
+    exclude("--resume", resume, "--overwrite", overwrite)
+    exclude("--splits-file", splits_file, "--folds", folds)
     for given, value in (("--splits-file", splits_file), ("--folds", folds)):
         for name, other in (("--splits", splits), ("--first", first), ("--split-kind", split_kind)):
-            _exclude(given, value, name, other)
+            exclude(given, value, name, other)
     if (resume or overwrite) and out is None:
         raise UserError("--resume and --overwrite need --out DIR, the folder of the run")
     if distributed:
-        _check_launch(jobs, ensemble)
+        check_launch(jobs, ensemble)
     share = None if ratio is None else parse_ratio(ratio)
 
     from cgipool.cli.tables import output, result_tables
     from cgipool.pool import method_named
-    from cgipool.training.recipe import parse_setting, recipe_named
 
     title = method_named(method).title
     settings = {
@@ -245,14 +210,9 @@ def train(
         "vocabulary": vocabulary,
         "attributes": attributes or None,
     }
-    asked: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
-    for name, setting in map(parse_setting, changes or []):
-        if name in asked:
-            raise UserError(f"{name} is given twice")
-        asked[name] = setting
-    chosen = recipe_named(recipe).but(**asked)
+    chosen = _recipe(recipe, settings, changes or [])
     draw = functools.partial(
-        _splits,
+        draw_splits,
         seed=seed,
         count=splits or 1,
         first=first or 0,
@@ -263,9 +223,9 @@ def train(
     run = {"method": method, "recipe": chosen, "seed": seed, "tf32": tf32}
     run |= {"out": out, "resume": resume, "overwrite": overwrite}
     if distributed:
-        result = _train_by_all(data, draw, device, run)
+        result = train_by_all(data, draw, device, run)
     else:
-        result = _train(data, draw, run | {"device": device, "jobs": jobs, "ensemble": ensemble})
+        result = train_alone(data, draw, run | {"device": device, "jobs": jobs, "ensemble": ensemble})
     if result is None:
         return
     if as_json:
@@ -274,95 +234,13 @@ def train(
         output().print(*result_tables(result, title, out), sep="\n")
 
 
-def _exclude(one: str, first: object, other: str, second: object) -> None:
-    if first not in (None, False) and second not in (None, False):
-        raise UserError(f"{one} and {other} exclude each other")
+def _recipe(name: str, settings: dict[str, Any], changes: list[str]) -> "Recipe":
+    """The recipe of this name with the settings that are not None, and with those of --set."""
+    from cgipool.training.recipe import parse_setting, recipe_named
 
-
-def _train(data: str, draw: "Callable[[GraphSet], Sequence[Split]]", run: dict[str, Any]) -> "Result":
-    """Train in this process and those of its own."""
-    from cgipool.cli.progress import downloading, reporting
-    from cgipool.data import load_dataset
-    from cgipool.training.run import check_device, train
-
-    check_device(run["device"])
-    with downloading() as progress:
-        graphs = load_dataset(data, progress=progress)
-    splits, recipe = draw(graphs), run["recipe"]
-    with _stopped(run["out"]), reporting(len(splits), recipe.epochs, recipe.patience, run["ensemble"]) as tell:
-        return train(graphs, splits=splits, tell=tell, **run)
-
-
-def _train_by_all(
-    data: str, draw: "Callable[[GraphSet], Sequence[Split]]", device: str, run: dict[str, Any]
-) -> "Result | None":
-    """Train in all processes that torchrun started; the result, in the first of them."""
-    from cgipool.cli.progress import downloading, reporting
-    from cgipool.training.distributed import train_distributed
-    from cgipool.training.ranks import process_group
-
-    recipe = run["recipe"]
-    with process_group(device) as ranks:
-        with downloading() as progress:
-            graphs = ranks.open(data, progress)
-        splits = ranks.splits_of_first(lambda: draw(graphs))
-        if not ranks.first:
-            try:
-                return train_distributed(graphs, ranks, splits=splits, **run)
-            except KeyboardInterrupt:
-                raise typer.Exit(130) from None
-        with _stopped(run["out"]), reporting(len(splits), recipe.epochs, recipe.patience) as tell:
-            return train_distributed(graphs, ranks, splits=splits, tell=tell, **run)
-
-
-@contextmanager
-def _stopped(out: Path | None) -> Iterator[None]:
-    """Ctrl-C inside ends with a line that says how to go on."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        how = f"the same command with --resume goes on from {out}" if out else "nothing is kept without --out DIR"
-        raise Interrupted(f"stopped; {how}") from None
-
-
-def _check_launch(jobs: int, ensemble: int) -> None:
-    """An error unless torchrun started this process, for a training that can be divided."""
-    _exclude("--distributed", True, "--jobs", jobs > 1)
-    _exclude("--distributed", True, "--ensemble", ensemble > 1)
-
-    from cgipool.training.ranks import launched
-
-    if not launched():
-        raise UserError(
-            "--distributed is for processes of torchrun: torchrun --nproc-per-node 2 -m cgipool train … --distributed"
-        )
-
-
-def _give_way(error: UserError) -> None:
-    """Wait for who has more to say of an error: the first process, or the one that left the others alone."""
-    from cgipool.training.ranks import Abandoned, is_first
-
-    if isinstance(error, Abandoned):
-        time.sleep(2 * WAIT_SECONDS)
-    elif not is_first():
-        time.sleep(WAIT_SECONDS)
-
-
-def _may_pass(error: UserError) -> bool:
-    """Whether the same command may do better when it is started anew: without the process that is gone, or when the
-    disk has room again."""
-    from cgipool.training.ranks import Abandoned
-
-    return isinstance(error, Abandoned) or isinstance(error.__context__, OSError)
-
-
-def _splits(
-    graphs: "GraphSet", seed: int, count: int, first: int, kind: str, file: Path | None, folds: int | None
-) -> "Sequence[Split]":
-    from cgipool.data import fold_splits, random_splits, read_splits
-
-    if file is not None:
-        return read_splits(file, graphs.n_graphs)
-    if folds is not None:
-        return fold_splits(graphs, folds, seed)
-    return random_splits(graphs, seed=seed, indices=range(first, first + count), kind=kind)
+    asked = {setting: value for setting, value in settings.items() if value is not None}
+    for setting, value in map(parse_setting, changes):
+        if setting in asked:
+            raise UserError(f"{setting} is given twice")
+        asked[setting] = value
+    return recipe_named(name).but(**asked)

@@ -1,6 +1,6 @@
 """The handful of graph operations that every method is made of."""
 
-from cgipool.ops.library import (
+from cgipool.ops.blocks import (
     block_adjacency,
     block_attention,
     block_convolve,
@@ -9,31 +9,14 @@ from cgipool.ops.library import (
     block_outer,
     block_product,
     block_scaled,
-    close_up,
-    convolve,
-    degree,
-    dots,
-    draws,
-    gated,
-    induce,
-    keep_top_k,
-    lookup,
-    neighbor_max,
-    order,
-    pick,
-    pick_gated,
-    project,
-    propagate,
-    readout,
-    softmax,
-    spread,
-    sums,
-    sums_and_pick,
-    take,
-    tile_convolve,
-    tile_induce,
-    tile_propagate,
 )
+from cgipool.ops.graphs import readout, softmax
+from cgipool.ops.nodes import convolve, degree, lookup, neighbor_max, pick, propagate
+from cgipool.ops.ranks import keep_top_k, order
+from cgipool.ops.rows import draws, gated, project
+from cgipool.ops.shrink import close_up, induce, pick_gated, sums_and_pick, take
+from cgipool.ops.tiles import tile_convolve, tile_induce, tile_propagate
+from cgipool.ops.weighted import dots, spread, sums
 
 __all__ = [
     "block_adjacency",

@@ -1,207 +1,198 @@
-"""Operations on one dense matrix per graph, in NumPy: what each computes, and the version that runs on a CPU.
+"""Operations on one dense matrix per graph: kernels, shapes, derivatives.
 
 Shapes: C positions, B graphs, F features, D cells. The matrix of a graph with n positions has n² cells, row by row, and
 the matrices follow each other without padding: graph b holds block_ptr[b] .. block_ptr[b+1]. So a batch takes Σ n²
 cells, whatever its largest graph. Cells behind the last matrix are padding, and 0 in every result.
+
+`block_mm` and `block_outer` are derivatives of Σ_{p,q} weight[p, q] · y[p] · x[q], hence each one's gradients are made
+of both.
 """
 
-from collections.abc import Iterator
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from cgipool.ops.reference import common_size, matmul
+from cgipool.ops.cpu import blocks as cpu
+from cgipool.ops.graph_op import GraphOp
+from cgipool.ops.rows import column_sums, rectify_grad
+from cgipool.ops.shapes import like, sized
 
-Array = np.ndarray
-
-
-def _plain(x: Tensor) -> Array:
-    return x.detach().cpu().contiguous().numpy()
-
-
-def _places(slot_ptr: Tensor, block_ptr: Tensor) -> Iterator[tuple[int, slice, slice]]:
-    """For each graph: its size, its positions and its cells."""
-    slots, blocks = slot_ptr.tolist(), block_ptr.tolist()
-    for a, z, first, last in zip(slots, slots[1:], blocks, blocks[1:], strict=False):
-        if z > a:
-            yield z - a, slice(a, z), slice(first, last)
+block_adjacency = GraphOp(
+    cpu.block_adjacency,
+    1,
+    lambda alive, self_weight, row_ptr, neighbor, graph, slot_ptr, block_ptr, cells: alive.new_empty(
+        *alive.shape[:-1], cells
+    ),
+    gpu="cells.block_adjacency",
+)
 
 
-def _lines(slot_ptr: Tensor, block_ptr: Tensor) -> tuple[Array, Array]:
-    """Every position p of a graph, and what to add to a position q for the cell of row p and column q."""
-    slots = _plain(slot_ptr)
-    size, node = np.diff(slots), np.arange(slots[-1])
-    first, width = np.repeat(slots[:-1], size), np.repeat(size, size)
-    return node, np.repeat(_plain(block_ptr)[:-1], size) + (node - first) * width - first
+def _block_mm_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    weight, x, ctx.flip, *where = inputs
+    ctx.save_for_backward(weight, x, *where)
 
 
-def block_adjacency(
-    alive: Tensor,
-    self_weight: float,
-    row_ptr: Tensor,
-    neighbor: Tensor,
-    graph: Tensor,
-    slot_ptr: Tensor,
-    block_ptr: Tensor,
-    cells: int,
-) -> Tensor:
-    """A + self_weight · I among the living nodes as matrices, [D]."""
-    living, rows = _plain(alive), _plain(row_ptr).astype(np.int64)
-    node, row = _lines(slot_ptr, block_ptr)
-    out = np.zeros(cells, living.dtype)
-    source = np.repeat(node, np.diff(rows[: len(node) + 1]))
-    target = _plain(neighbor)[: len(source)].astype(np.int64)
-    out[row[source] + target] = living[source] * living[target]
-    if self_weight:
-        out[row + node] = self_weight * living[: len(node)]
-    return torch.from_numpy(out).to(alive.device)
+def _block_mm_grad(ctx: Any, grad: Tensor) -> tuple:
+    weight, x, *where = ctx.saved_tensors
+    left, right = (x, grad) if ctx.flip else (grad, x)
+    by_weight = block_outer(left, right, *where, weight.shape[-1]) if ctx.needs_input_grad[0] else None
+    by_x = block_mm(weight, grad, not ctx.flip, *where) if ctx.needs_input_grad[1] else None
+    return by_weight, by_x, None, None, None
 
 
-def block_mm(weight: Tensor, x: Tensor, flip: bool, slot_ptr: Tensor, block_ptr: Tensor) -> Tensor:
-    """W x for each graph, or Wᵀ x if flipped; weight [D], x [C, F] → [C, F]."""
-    if size := common_size(slot_ptr, len(x)):
-        matrices = weight.view(-1, size, size)
-        return torch.bmm(matrices.mT if flip else matrices, x.view(len(matrices), size, -1)).view_as(x)
-    w, v = _plain(weight), _plain(x)
-    out = np.zeros_like(v)
-    for n, at, cells in _places(slot_ptr, block_ptr):
-        matrix = w[cells].reshape(n, n)
-        matmul(matrix.T if flip else matrix, v[at], out[at])
-    return torch.from_numpy(out).to(x.device)
+block_mm = GraphOp(
+    cpu.block_mm,
+    1,
+    lambda weight, x, flip, slot_ptr, block_ptr: like(x),
+    _block_mm_grad,
+    _block_mm_save,
+    gpu="matrices.block_mm",
+)
 
 
-def block_convolve(
-    weight: Tensor, x: Tensor, bias: Tensor, rectify: bool, slot_ptr: Tensor, block_ptr: Tensor
-) -> Tensor:
-    """`block_mm` of x, plus bias [F], and, if asked for, what is positive of that."""
-    out = block_mm(weight, x, False, slot_ptr, block_ptr).add_(bias)
-    return out.relu_() if rectify else out
+def _block_convolve_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    weight, x, _, ctx.rectify, *where = inputs
+    ctx.save_for_backward(weight, x, *where, *([output] if ctx.rectify else []))
 
 
-def block_outer(a: Tensor, b: Tensor, slot_ptr: Tensor, block_ptr: Tensor, cells: int) -> Tensor:
-    """The products of rows within each graph: out[p, q] = a[p] · b[q]; twice [C, F] → [D]."""
-    if size := common_size(slot_ptr, len(a)):
-        return torch.bmm(a.view(-1, size, a.shape[1]), b.view(-1, size, b.shape[1]).mT).view(-1)
-    u, v = _plain(a), _plain(b)
-    out = np.zeros(cells, u.dtype)
-    for n, at, where in _places(slot_ptr, block_ptr):
-        matmul(u[at], v[at].T, out[where].reshape(n, n))
-    return torch.from_numpy(out).to(a.device)
+def _block_convolve_grad(ctx: Any, grad: Tensor) -> tuple:
+    weight, x, slot_ptr, block_ptr, *out = ctx.saved_tensors
+    grad, by_bias = rectify_grad(grad, out[0]) if ctx.rectify else (grad, column_sums(grad))
+    by_weight = block_outer(grad, x, slot_ptr, block_ptr, weight.shape[-1]) if ctx.needs_input_grad[0] else None
+    by_x = block_mm(weight, grad, True, slot_ptr, block_ptr) if ctx.needs_input_grad[1] else None
+    return by_weight, by_x, by_bias, None, None, None
 
 
-def block_product(a: Tensor, b: Tensor, flip_a: bool, flip_b: bool, slot_ptr: Tensor, block_ptr: Tensor) -> Tensor:
-    """The matrix product of each graph's two matrices, either one transposed if flipped; twice [D] → [D]."""
-    u, v = _plain(a), _plain(b)
-    out = np.zeros_like(u)
-    for n, _, where in _places(slot_ptr, block_ptr):
-        left, right = u[where].reshape(n, n), v[where].reshape(n, n)
-        matmul(left.T if flip_a else left, right.T if flip_b else right, out[where].reshape(n, n))
-    return torch.from_numpy(out).to(a.device)
+block_convolve = GraphOp(
+    cpu.block_convolve,
+    1,
+    lambda weight, x, bias, rectify, slot_ptr, block_ptr: like(x),
+    _block_convolve_grad,
+    _block_convolve_save,
+    gpu="matrices.block_convolve",
+)
 
 
-def block_max(weight: Tensor, x: Tensor, graph: Tensor, slot_ptr: Tensor, block_ptr: Tensor) -> tuple[Tensor, Tensor]:
-    """The maximum of x over the columns q with weight[p, q] > 0, and where it is attained (the lowest such position);
-    twice [C, F]. A row without such columns has 0, attained nowhere: −1."""
-    w, positions = _plain(weight), len(x)
-    count, column = np.zeros(positions, np.int64), [np.zeros(0, np.int64)]
-    for n, at, where in _places(slot_ptr, block_ptr):
-        linked = w[where].reshape(n, n) > 0
-        count[at] = linked.sum(1)
-        column.append(np.nonzero(linked)[1] + at.start)
-    row_ptr = torch.from_numpy(np.append(0, np.cumsum(count))).to(x.device)
-    index = torch.from_numpy(np.concatenate(column)).to(x.device)
-    if len(index) == 0:
-        return torch.zeros_like(x), torch.full_like(x, -1, dtype=torch.int64)
-    top, _, _, arg = torch.embedding_bag(x, index, row_ptr, False, 2, False, None, True)
-    alone = (row_ptr[1:] == row_ptr[:-1]).unsqueeze(1)
-    return top.masked_fill(alone, 0.0), arg.long().masked_fill(alone, -1)
+def _block_outer_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[:4])
 
 
-def block_max_grad(grad: Tensor, where: Tensor, graph: Tensor, slot_ptr: Tensor) -> Tensor:
-    """Gradient of `block_max` by x: each entry goes to where the maximum was attained, if at all."""
-    return torch.zeros_like(grad).scatter_add_(0, where.clamp(min=0), grad.masked_fill(where < 0, 0.0))
+def _block_outer_grad(ctx: Any, grad: Tensor) -> tuple:
+    a, b, *where = ctx.saved_tensors
+    by_a = block_mm(grad, b, False, *where) if ctx.needs_input_grad[0] else None
+    by_b = block_mm(grad, a, True, *where) if ctx.needs_input_grad[1] else None
+    return by_a, by_b, None, None, None
 
 
-def block_attention(a: Tensor, query: Tensor, node: Tensor, leak: float, slot_ptr: Tensor, block_ptr: Tensor) -> Tensor:
-    """The softmax over the columns j with a_ij > 0 of LeakyReLU(query_i + node_j), whose slope below 0 is `leak`;
-    a [D], query and node [C] → [D]. A row without such columns has 0."""
-    linked, q, v = _plain(a) > 0, _plain(query), _plain(node)
-    out = np.zeros(len(linked), q.dtype)
-    for n, at, where in _places(slot_ptr, block_ptr):
-        score = q[at, None] + v[at]
-        np.maximum(score, leak * score, out=score)
-        score[~linked[where].reshape(n, n)] = -np.inf
-        top = score.max(1, keepdims=True)
-        top[top == -np.inf] = 0.0
-        power = np.exp(np.subtract(score, top, out=score), out=out[where].reshape(n, n))
-        total = power.sum(1, keepdims=True)
-        total[total == 0.0] = 1.0
-        power /= total
-    return torch.from_numpy(out).to(a.device)
+block_outer = GraphOp(
+    cpu.block_outer,
+    2,
+    lambda a, b, slot_ptr, block_ptr, cells: sized(a, cells),
+    _block_outer_grad,
+    _block_outer_save,
+    gpu="matrices.block_outer",
+)
 
 
-def block_attention_grad(
-    grad: Tensor,
-    alpha: Tensor,
-    query: Tensor,
-    node: Tensor,
-    leak: float,
-    slot_ptr: Tensor,
-    block_ptr: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """Gradients of `block_attention` by query and node, from its result alpha; twice [C]."""
-    g, soft, q, v = _plain(grad), _plain(alpha), _plain(query), _plain(node)
-    by_query, by_node = np.zeros_like(q), np.zeros_like(v)
-    for n, at, where in _places(slot_ptr, block_ptr):
-        power = soft[where].reshape(n, n)
-        step = power * g[where].reshape(n, n)
-        step -= power * step.sum(1, keepdims=True)
-        np.multiply(step, leak, out=step, where=q[at, None] <= -v[at])
-        by_query[at], by_node[at] = step.sum(1), step.sum(0)
-    return torch.from_numpy(by_query).to(grad.device), torch.from_numpy(by_node).to(grad.device)
+def _block_product_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    a, b, *ctx.flips, slot_ptr, block_ptr = inputs
+    ctx.save_for_backward(a, b, slot_ptr, block_ptr)
 
 
-def block_scaled(weight: Tensor, scale: Tensor, own: float, loop: float, slot_ptr: Tensor, block_ptr: Tensor) -> Tensor:
-    """S W S for each graph, S = diag(scale), where a node's weight to itself is first taken times `own` and plus
-    `loop`; [D] and [C] → [D]."""
-    w, s = _plain(weight), _plain(scale)
-    out = np.zeros_like(w)
-    for shape, at, where in _alike(slot_ptr, block_ptr, len(s)):
-        side, scaled = s[at].reshape(shape), out[where].reshape(*shape, shape[-1])
-        np.multiply(w[where].reshape(scaled.shape), side[..., None], out=scaled)
-        scaled *= side[..., None, :]
-    node, row = _lines(slot_ptr, block_ptr)
-    out[row + node] = own * out[row + node] + loop * s[node] ** 2
-    return torch.from_numpy(out).to(weight.device)
+def _block_product_grad(ctx: Any, grad: Tensor) -> tuple:
+    a, b, *where = ctx.saved_tensors
+    flip_a, flip_b = ctx.flips
+    by_a, by_b = None, None
+    if ctx.needs_input_grad[0]:
+        left, right = ((b, flip_b), (grad, True)) if flip_a else ((grad, False), (b, not flip_b))
+        by_a = block_product(left[0], right[0], left[1], right[1], *where)
+    if ctx.needs_input_grad[1]:
+        left, right = ((grad, True), (a, flip_a)) if flip_b else ((a, not flip_a), (grad, False))
+        by_b = block_product(left[0], right[0], left[1], right[1], *where)
+    return by_a, by_b, None, None, None, None
 
 
-def block_scaled_grad(
-    grad: Tensor,
-    weight: Tensor,
-    scale: Tensor,
-    own: float,
-    loop: float,
-    slot_ptr: Tensor,
-    block_ptr: Tensor,
-) -> Tensor:
-    """Gradient of `block_scaled` by its scale, [C]."""
-    g, s = _plain(grad), _plain(scale)
-    slope, out = g * _plain(weight), np.zeros_like(s)
-    node, row = _lines(slot_ptr, block_ptr)
-    slope[row + node] = own * slope[row + node] + loop * g[row + node]
-    for shape, at, where in _alike(slot_ptr, block_ptr, len(s)):
-        side, matrix = s[at].reshape(shape), slope[where].reshape(*shape, shape[-1])
-        sums = np.einsum("...ij,...j->...i", matrix, side) + np.einsum("...ji,...j->...i", matrix, side)
-        out[at] = sums.ravel()
-    return torch.from_numpy(out).to(grad.device)
+block_product = GraphOp(
+    cpu.block_product,
+    1,
+    lambda a, b, flip_a, flip_b, slot_ptr, block_ptr: like(a),
+    _block_product_grad,
+    _block_product_save,
+    gpu="matrices.block_product",
+)
 
 
-def _alike(slot_ptr: Tensor, block_ptr: Tensor, positions: int) -> Iterator[tuple[tuple[int, ...], slice, slice]]:
-    """For each graph its size, its positions and its cells; or, if all have the same size, their number and size, all
-    positions and all cells."""
-    if size := common_size(slot_ptr, positions):
-        yield (positions // size, size), slice(0, positions), slice(0, positions * size)
-        return
-    for n, at, where in _places(slot_ptr, block_ptr):
-        yield (n,), at, where
+def _block_max_save(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(output[1], *inputs[2:4])
+
+
+def _block_max_grad(ctx: Any, grad: Tensor, _: Any) -> tuple:
+    return None, block_max_grad(grad, *ctx.saved_tensors), None, None, None
+
+
+block_max = GraphOp(
+    cpu.block_max,
+    1,
+    lambda weight, x, graph, slot_ptr, block_ptr: (like(x), like(x, torch.int64)),
+    _block_max_grad,
+    _block_max_save,
+    gpu="cells.block_max",
+)
+block_max_grad = GraphOp(
+    cpu.block_max_grad, 2, lambda grad, where, graph, slot_ptr: like(grad), gpu="cells.block_max_grad"
+)
+
+
+def _block_attention_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    _, query, node, ctx.leak, *where = inputs
+    ctx.save_for_backward(output, query, node, *where)
+
+
+def _block_attention_grad(ctx: Any, grad: Tensor) -> tuple:
+    alpha, query, node, *where = ctx.saved_tensors
+    return None, *block_attention_grad(grad, alpha, query, node, ctx.leak, *where), None, None, None
+
+
+block_attention = GraphOp(
+    cpu.block_attention,
+    1,
+    lambda a, query, node, leak, slot_ptr, block_ptr: like(a),
+    _block_attention_grad,
+    _block_attention_save,
+    gpu="attention.block_attention",
+)
+block_attention_grad = GraphOp(
+    cpu.block_attention_grad,
+    1,
+    lambda grad, alpha, query, node, leak, slot_ptr, block_ptr: (like(query), like(node)),
+    gpu="attention.block_attention_grad",
+)
+
+
+def _block_scaled_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    weight, scale, ctx.own, ctx.loop, *where = inputs
+    ctx.save_for_backward(weight, scale, *where)
+
+
+def _block_scaled_grad(ctx: Any, grad: Tensor) -> tuple:
+    weight, scale, *where = ctx.saved_tensors
+    by_weight = block_scaled(grad, scale, ctx.own, 0.0, *where) if ctx.needs_input_grad[0] else None
+    by_scale = block_scaled_grad(grad, weight, scale, ctx.own, ctx.loop, *where) if ctx.needs_input_grad[1] else None
+    return by_weight, by_scale, None, None, None, None
+
+
+block_scaled = GraphOp(
+    cpu.block_scaled,
+    1,
+    lambda weight, scale, own, loop, slot_ptr, block_ptr: like(weight),
+    _block_scaled_grad,
+    _block_scaled_save,
+    gpu="scaled.block_scaled",
+)
+block_scaled_grad = GraphOp(
+    cpu.block_scaled_grad,
+    1,
+    lambda grad, weight, scale, own, loop, slot_ptr, block_ptr: like(scale),
+    gpu="scaled.block_scaled_grad",
+)

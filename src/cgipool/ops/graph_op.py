@@ -72,6 +72,11 @@ class GraphOp:
         return getattr(importlib.import_module(f"cgipool.ops.gpu.{module}"), name)
 
 
+def save_inputs(ctx: Any, inputs: tuple, output: Any) -> None:
+    """What an operation keeps for its gradient, where that is all inputs and nothing else."""
+    ctx.save_for_backward(*inputs)
+
+
 def _plain(
     name: str, run: Callable[..., Any], grad: Callable[..., Any], save: Callable[..., None]
 ) -> Callable[..., Any]:

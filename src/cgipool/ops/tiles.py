@@ -1,74 +1,60 @@
-"""The adjacency of near-dense graphs as bits: the neighbour sum is a product of small dense matrices.
+"""Operations on near-dense graphs, whose adjacency comes as bits (see ops/bits.py): kernels, shapes, derivatives.
 
-Shapes: C positions, F features, W words. Bit i of bits[p, w] says whether p has an edge to the position 32 w + i of its
-graph. The kernels here serve tests and small work on a CPU, where lists of neighbours are as fast; the Triton versions
-are what this form is for.
+The neighbour sum is a product of small dense matrices.
 """
 
-from itertools import pairwise
+from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor
 
-WORD = 32
-"""Bits in a word."""
+from cgipool.ops.cpu import tiles as cpu
+from cgipool.ops.graph_op import GraphOp
+from cgipool.ops.rows import column_sums, rectify_grad
+from cgipool.ops.shapes import like
 
 
-def words_for(nodes: int) -> int:
-    """How many words a row over so many nodes takes."""
-    return -(-nodes // WORD)
+def _tile_propagate_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    _, scale, ctx.self_weight, *where = inputs
+    ctx.save_for_backward(scale, *where)
 
 
-def adjacency_bits(node_ptr: np.ndarray, edge_ptr: np.ndarray, displacement: np.ndarray, words: int) -> np.ndarray:
-    """[N, W] int32: the bits of every node of a data set, from its edges as `GraphSet` holds them."""
-    bits = np.zeros((len(edge_ptr) - 1, words), np.uint32)
-    if words == 0:
-        return bits.view(np.int32)
-    source = np.repeat(np.arange(len(edge_ptr) - 1), np.diff(edge_ptr))
-    first = np.repeat(node_ptr[:-1], np.diff(node_ptr))
-    target = source + displacement - first[source]
-    # An edge stands once, so that adding its bit sets it; adding up is much faster than `bitwise_or.at`.
-    place, bit = source * words + target // WORD, np.left_shift(1, target % WORD, dtype=np.int64)
-    bits += np.bincount(place, weights=bit, minlength=bits.size).reshape(bits.shape).astype(np.uint32)
-    return bits.view(np.int32)
+def _tile_propagate_grad(ctx: Any, grad: Tensor) -> tuple:
+    scale, *where = ctx.saved_tensors
+    return tile_propagate(grad, scale, ctx.self_weight, *where), None, None, None, None
 
 
-def _matrices(bits: Tensor, slot_ptr: Tensor) -> list[Tensor]:
-    """The adjacency of each graph."""
-    spread = (bits.unsqueeze(2) >> torch.arange(WORD, device=bits.device)) & 1
-    rows = spread.flatten(1)
-    ends = slot_ptr.tolist()
-    return [rows[a:z, : z - a] for a, z in pairwise(ends)]
+tile_propagate = GraphOp(
+    cpu.tile_propagate,
+    2,
+    lambda x, scale, self_weight, bits, slot_ptr: like(x),
+    _tile_propagate_grad,
+    _tile_propagate_save,
+    gpu="tiles.tile_propagate",
+)
 
 
-def tile_propagate(x: Tensor, scale: Tensor, self_weight: float, bits: Tensor, slot_ptr: Tensor) -> Tensor:
-    """S (A + self_weight · I) S x with S = diag(scale); 0 in the padding."""
-    scaled, out = x * scale.unsqueeze(1), torch.zeros_like(x)
-    first = 0
-    for matrix in _matrices(bits, slot_ptr):
-        part = slice(first, first + len(matrix))
-        out[part] = matrix.to(x.dtype) @ scaled[part] + self_weight * scaled[part]
-        first += len(matrix)
-    return out * scale.unsqueeze(1)
+def _tile_convolve_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    _, _, scale, ctx.self_weight, bits, slot_ptr, ctx.rectify = inputs
+    ctx.save_for_backward(scale, bits, slot_ptr, *([output] if ctx.rectify else []))
 
 
-def tile_convolve(
-    x: Tensor, bias: Tensor, scale: Tensor, self_weight: float, bits: Tensor, slot_ptr: Tensor, rectify: bool
-) -> Tensor:
-    """`tile_propagate` of x, plus bias, and, if asked for, what is positive of that."""
-    out = tile_propagate(x, scale, self_weight, bits, slot_ptr) + bias
-    return torch.relu(out) if rectify else out
+def _tile_convolve_grad(ctx: Any, grad: Tensor) -> tuple:
+    scale, bits, slot_ptr, *out = ctx.saved_tensors
+    grad, by_bias = rectify_grad(grad, out[0]) if ctx.rectify else (grad, column_sums(grad))
+    return tile_propagate(grad, scale, ctx.self_weight, bits, slot_ptr), by_bias, None, None, None, None, None
 
 
-def tile_induce(bits: Tensor, index: Tensor, before: Tensor, after: Tensor) -> Tensor:
-    """[rows, W] the bits among the positions index [rows] that were kept (−1: an empty place), whose graphs began at
-    `before` [B + 1] and begin at `after` now."""
-    out = torch.zeros(len(index), bits.shape[1], dtype=torch.int64, device=bits.device)
-    starts, ends = before.tolist(), after.tolist()
-    for b, matrix in enumerate(_matrices(bits, before)):
-        kept = index[ends[b] : ends[b + 1]] - starts[b]
-        chosen = torch.nn.functional.pad(matrix[kept][:, kept], (0, bits.shape[1] * WORD - len(kept)))
-        weight = torch.ones(WORD, dtype=torch.int64, device=bits.device) << torch.arange(WORD, device=bits.device)
-        out[ends[b] : ends[b + 1]] = (chosen.unflatten(1, (-1, WORD)).long() * weight).sum(2)
-    return torch.where(out >= 2**31, out - 2**32, out).int()
+tile_convolve = GraphOp(
+    cpu.tile_convolve,
+    2,
+    lambda x, bias, scale, self_weight, bits, slot_ptr, rectify: like(x),
+    _tile_convolve_grad,
+    _tile_convolve_save,
+    gpu="tiles.tile_convolve",
+)
+tile_induce = GraphOp(
+    cpu.tile_induce,
+    2,
+    lambda bits, index, before, after: bits.new_empty(*bits.shape[:-2], index.shape[-1], bits.shape[-1]),
+    gpu="tiles.tile_induce",
+)

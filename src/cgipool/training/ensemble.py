@@ -15,7 +15,8 @@ from cgipool.data.graphs import GraphSet
 from cgipool.errors import UserError
 from cgipool.files import read_json, write_json
 from cgipool.training.metrics import report
-from cgipool.training.split import Task, save_array
+from cgipool.training.outcome import save_array
+from cgipool.training.task import Task
 
 
 def members_of(task: Task, count: int) -> list[Task]:

@@ -16,7 +16,7 @@ from cgipool.data.batch import Batch, Capacity
 from cgipool.data.features import Inputs
 from cgipool.data.graphs import GraphSet
 from cgipool.level import kept_of
-from cgipool.ops.tiles import adjacency_bits, words_for
+from cgipool.ops.bits import adjacency_bits, words_for
 
 NEAR_DENSE, LARGE = 8, 64
 """Up to so many pairs of nodes per neighbour entry, and in graphs in which a node has so many companions on average,

@@ -36,7 +36,8 @@ from cgipool.pool import method_named
 from cgipool.training.ensemble import combine, members_of
 from cgipool.training.recipe import ADDED, Recipe, recipe_named
 from cgipool.training.result import Result
-from cgipool.training.split import Progress, Task, Tell, finished, train_split
+from cgipool.training.split import train_split
+from cgipool.training.task import Progress, Task, Tell, finished
 from cgipool.training.together import stackable, train_together
 from cgipool.version import __version__
 

@@ -4,145 +4,31 @@ import contextlib
 import copy
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from functools import cached_property
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from cgipool.baselines import build_model
 from cgipool.data.batch import Batcher
 from cgipool.data.features import Encoder
 from cgipool.data.graphs import GraphSet
-from cgipool.data.splits import Split
-from cgipool.errors import UserError
-from cgipool.files import write_atomically, write_json
-from cgipool.layers import InputSize
+from cgipool.files import write_json
 from cgipool.network import Model
-from cgipool.ops.draws import key_of, shuffled
-from cgipool.pool import Sizes, method_named
+from cgipool.pool import method_named
 from cgipool.training.checkpoint import State, copy_of, load_state, save_state, save_tensors
 from cgipool.training.evaluate import Chunks, Evaluation, chunks, evaluate
+from cgipool.training.initial import fit_encoder, initial_model
 from cgipool.training.log import Log
 from cgipool.training.metrics import report
 from cgipool.training.objective import class_weights, classification_loss, objective
-from cgipool.training.recipe import Recipe
-
-INIT, ORDER, STEP, EVALUATION, MEMBER = range(5)
-"""What a key of random draws is for; the last leads to the keys of an ensemble's further members."""
-
-CHECKPOINT = "checkpoint.safetensors"
-"""In a split's folder while it trains."""
-
-METRICS = "metrics.jsonl"
-"""In a split's folder: a line for each epoch."""
+from cgipool.training.outcome import CHECKPOINT, METRICS, Outcome, finish_split
+from cgipool.training.task import EVALUATION, STEP, Diverged, Progress, Task, Tell, epoch_ids, finished
 
 SAVE_SECONDS = 2.0
 """A checkpoint is written at most this often, so that short epochs are not spent on writing."""
-
-
-class Diverged(UserError):
-    """The loss became NaN or infinite."""
-
-
-class Progress(NamedTuple):
-    """What is told after every epoch, and once more when a split is done."""
-
-    split: int
-    epoch: int
-    val_loss: float
-    val_accuracy: float
-    best_epoch: int
-    done: bool = False
-    member: int = 0
-
-
-Tell = Callable[[Progress], None]
-
-
-@dataclass(frozen=True)
-class Task:
-    """One split to train, and where its files go."""
-
-    method: str
-    recipe: Recipe
-    split: Split
-    seed: int
-    device: str
-    folder: Path
-    member: int = 0
-    """Which of the split's ensemble; the first is what the split gives without one."""
-
-    @property
-    def number(self) -> tuple[int, int]:
-        """Split and member: what tells the tasks of a run apart."""
-        return self.split.index, self.member
-
-    def __str__(self) -> str:
-        """How messages call it."""
-        return f"split {self.split.index}" + (f", member {self.member}" if self.member else "")
-
-    def key(self, purpose: int, *more: int) -> int:
-        """The key of this task's draws for a purpose; it depends on (seed, split, member) alone."""
-        way = (MEMBER, self.member) if self.member else ()
-        return key_of(self.seed, self.split.index, *way, purpose, *more)
-
-
-def fit_encoder(task: Task, graphs: GraphSet) -> Encoder:
-    """The encoder of the input features, fitted on the split's training graphs."""
-    recipe = task.recipe
-    return Encoder.fit(
-        graphs,
-        task.split.train,
-        source=recipe.features,
-        vocabulary=recipe.vocabulary,
-        attributes=recipe.attributes,
-    )
-
-
-def initial_model(task: Task, graphs: GraphSet, encoder: Encoder) -> Model:
-    """The model with its initial weights, which depend on (seed, split, member) alone."""
-    train = task.split.train
-    shares = np.bincount(graphs.y[train], minlength=graphs.n_classes) / len(train)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(task.key(INIT))
-        model = model_of(task.method, task.recipe, encoder, shares.tolist(), Sizes.of(graphs.sizes[train]))
-    model.compact = torch.device(task.device).type == "cpu" or not method_named(task.method).fast
-    return model.to(task.device)
-
-
-def model_of(method: str, recipe: Recipe, encoder: Encoder, shares: Sequence[float], sizes: Sizes) -> Model:
-    """The model of a method with a recipe's settings; shares of classes and sizes are those of the training graphs."""
-    return build_model(
-        method,
-        InputSize(encoder.columns, encoder.n_floats, encoder.others),
-        shares,
-        form=recipe.form,
-        conv=recipe.conv,
-        norm=recipe.norm,
-        gate=recipe.gate,
-        width=recipe.width,
-        levels=recipe.levels,
-        readout=recipe.readout,
-        jumping=recipe.jumping,
-        ratio=recipe.ratio,
-        dropout=recipe.dropout,
-        mi=recipe.mi,
-        sizes=sizes,
-    )
-
-
-def epoch_ids(task: Task, epoch: int) -> Iterator[np.ndarray]:
-    """The graph ids of each step of an epoch. Without shuffling there still is one random order, kept for all epochs:
-    the archives are sorted by class."""
-    order = shuffled(task.key(ORDER, epoch if task.recipe.shuffle else 0), len(task.split.train)).numpy()
-    ids, size = task.split.train[order], task.recipe.batch_size
-    for start in range(0, len(ids), size):
-        yield ids[start : start + size]
 
 
 @contextlib.contextmanager
@@ -315,49 +201,3 @@ def _train_split(training: Training, tell: Tell, began: float) -> None:
     outcome = Outcome(weights, state.epoch, state.best_epoch, state.best_loss, metrics, probabilities)
     finish_split(task, state.best, outcome, log, time.perf_counter() - began)
     tell(finished(task, state.epoch, state.best_loss, state.best_epoch))
-
-
-def finished(task: Task, epochs: int, val_loss: float, best_epoch: int) -> Progress:
-    """What is told of a task that is done."""
-    return Progress(task.split.index, epochs, val_loss, math.nan, best_epoch, done=True, member=task.member)
-
-
-class Outcome(NamedTuple):
-    """What the training of a split came to."""
-
-    parameters: int
-    epochs: int
-    best_epoch: int
-    best_loss: float
-    metrics: dict[str, Any]
-    """Of the test graphs."""
-    probabilities: np.ndarray
-    """[n, classes] of the test graphs."""
-
-
-def finish_split(task: Task, best: dict[str, Tensor], outcome: Outcome, log: Log, seconds: float) -> None:
-    """Write what a finished split leaves in its folder; the result last, as its presence means that all is there."""
-    save_tensors(task.folder / "weights.safetensors", best, {"epoch": str(outcome.best_epoch)})
-    save_array(task.folder / "probabilities.npy", outcome.probabilities)
-    result = {
-        "split": task.split.index,
-        "epochs": outcome.epochs,
-        "best_epoch": outcome.best_epoch,
-        "val_loss": outcome.best_loss,
-        "test": outcome.metrics,
-        "parameters": outcome.parameters,
-        "epoch_seconds": float(np.median(log.column("seconds") or [0.0])),
-        "seconds": seconds,
-    }
-    write_json(task.folder / "result.json", result)
-    (task.folder / CHECKPOINT).unlink(missing_ok=True)
-
-
-def save_array(path: Path, values: np.ndarray) -> None:
-    """Write an array as .npy, atomically."""
-
-    def write(temporary: Path) -> None:
-        with temporary.open("wb") as file:
-            np.save(file, values)
-
-    write_atomically(path, write)

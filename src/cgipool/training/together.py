@@ -14,20 +14,11 @@ from cgipool.files import write_json
 from cgipool.pool import method_named
 from cgipool.training.checkpoint import load_tensors, save_tensors
 from cgipool.training.engine import HISTORY, Group
+from cgipool.training.initial import fit_encoder, initial_model
 from cgipool.training.log import Log
 from cgipool.training.metrics import report
-from cgipool.training.split import (
-    CHECKPOINT,
-    Diverged,
-    Outcome,
-    Progress,
-    Task,
-    Tell,
-    finish_split,
-    finished,
-    fit_encoder,
-    initial_model,
-)
+from cgipool.training.outcome import CHECKPOINT, Outcome, finish_split
+from cgipool.training.task import Diverged, Progress, Task, Tell, finished
 
 LOOK_SECONDS, SAVE_SECONDS = 0.3, 10.0
 """How often the host looks at the device, and how often checkpoints are written."""

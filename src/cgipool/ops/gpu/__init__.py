@@ -1,5 +1,4 @@
-"""The graph operations as Triton kernels: the signatures of ops/reference.py and ops/blocks.py, every tensor with a
-split axis S in front.
+"""The graph operations as Triton kernels: the signatures of ops/cpu, every tensor with a split axis S in front.
 
 A program of a kernel never writes what another one writes, and no float is added atomically, so results do not depend
 on scheduling.

@@ -1,7 +1,7 @@
 """One kernel for all products of small matrices, one product per graph.
 
 Shapes: S splits, C positions, B graphs, F features, M columns, D cells. For a graph with n nodes every product of
-ops/blocks.py, and the wide ones of ops/reference.py, is out[i, j] = Σ_k a[i, k] · b[k, j], where the sides are n or
+ops/blocks.py, and the wide ones of ops/weighted.py, is out[i, j] = Σ_k a[i, k] · b[k, j], where the sides are n or
 fixed and each matrix lies in its tensor at an address that is linear in the graph's first position, its first cell and
 its number:
 

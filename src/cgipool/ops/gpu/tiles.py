@@ -9,10 +9,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from cgipool.ops.bits import WORD
 from cgipool.ops.gpu.fill import fill_rows
 from cgipool.ops.gpu.launch import dense, power
 from cgipool.ops.gpu.launch import tiles as tiles_of
-from cgipool.ops.tiles import WORD
 
 
 @triton.jit

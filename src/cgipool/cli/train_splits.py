@@ -1,0 +1,75 @@
+"""What `cgipool train` does once its options are read: draws splits, trains them and tells how far it is."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from cgipool.cli.errors import Interrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cgipool.data import GraphSet, Split
+    from cgipool.training.result import Result
+
+
+def draw_splits(
+    graphs: "GraphSet", seed: int, count: int, first: int, kind: str, file: Path | None, folds: int | None
+) -> "Sequence[Split]":
+    """The splits in a file, those of a cross-validation, or as many as asked for, drawn at random."""
+    from cgipool.data import fold_splits, random_splits, read_splits
+
+    if file is not None:
+        return read_splits(file, graphs.n_graphs)
+    if folds is not None:
+        return fold_splits(graphs, folds, seed)
+    return random_splits(graphs, seed=seed, indices=range(first, first + count), kind=kind)
+
+
+def train_alone(data: str, draw: "Callable[[GraphSet], Sequence[Split]]", run: dict[str, Any]) -> "Result":
+    """Train in this process and those of its own."""
+    from cgipool.cli.progress import downloading, reporting
+    from cgipool.data import load_dataset
+    from cgipool.training.run import check_device, train
+
+    check_device(run["device"])
+    with downloading() as progress:
+        graphs = load_dataset(data, progress=progress)
+    splits, recipe = draw(graphs), run["recipe"]
+    with _stopped(run["out"]), reporting(len(splits), recipe.epochs, recipe.patience, run["ensemble"]) as tell:
+        return train(graphs, splits=splits, tell=tell, **run)
+
+
+def train_by_all(
+    data: str, draw: "Callable[[GraphSet], Sequence[Split]]", device: str, run: dict[str, Any]
+) -> "Result | None":
+    """Train in all processes that torchrun started; the result, in the first of them."""
+    from cgipool.cli.progress import downloading, reporting
+    from cgipool.training.distributed import train_distributed
+    from cgipool.training.ranks import process_group
+
+    recipe = run["recipe"]
+    with process_group(device) as ranks:
+        with downloading() as progress:
+            graphs = ranks.open(data, progress)
+        splits = ranks.splits_of_first(lambda: draw(graphs))
+        if not ranks.first:
+            try:
+                return train_distributed(graphs, ranks, splits=splits, **run)
+            except KeyboardInterrupt:
+                raise typer.Exit(130) from None
+        with _stopped(run["out"]), reporting(len(splits), recipe.epochs, recipe.patience) as tell:
+            return train_distributed(graphs, ranks, splits=splits, tell=tell, **run)
+
+
+@contextmanager
+def _stopped(out: Path | None) -> Iterator[None]:
+    """Ctrl-C inside ends with a line that says how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        how = f"the same command with --resume goes on from {out}" if out else "nothing is kept without --out DIR"
+        raise Interrupted(f"stopped; {how}") from None

@@ -1,0 +1,168 @@
+"""What every level can do, however its edges are held. Shapes: C positions, B graphs, F features, M columns."""
+
+from abc import ABC, abstractmethod
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from cgipool import ops
+from cgipool.data.batch import Batch
+from cgipool.level.nodes import Nodes, Origin, kept_of
+from cgipool.ops.draws import node_index
+
+if TYPE_CHECKING:
+    from cgipool.level.sparse import SparseLevel
+
+LEAST_MEAN = 1e-3
+"""The least number that a gate is divided by: near 0 its gradient would grow without bound."""
+
+
+class Level(ABC):
+    """The living part of a batch of graphs. Where an edge has a weight, A is the weighted adjacency."""
+
+    def __init__(self, nodes: Nodes, origin: Origin, compact: bool) -> None:
+        self.nodes = nodes
+        self.graph, self.slot_ptr, self.alive, self.size, self.position = nodes
+        self.origin = origin
+        self.compact = compact
+        """Whether coarsening drops positions."""
+
+    @staticmethod
+    def whole(batch: Batch, compact: bool = False, rows: tuple[int, ...] = (), gate: str = "plain") -> "SparseLevel":
+        """The level before any pooling. Where it is known beforehand how many nodes at most are left after each pool,
+        `rows` says it; `gate`, one of `GATES`, is how all pools' gates act."""
+        # Imported when called: these levels are built on this class.
+        from cgipool.level.sparse import Edges, SparseLevel
+        from cgipool.level.tiled import TiledLevel
+
+        position = torch.arange(len(batch.alive), device=batch.alive.device)
+        nodes = Nodes(batch.graph, batch.slot_ptr, batch.alive, batch.size, position)
+        origin = Origin(batch.key, batch.id, batch.slot_ptr, batch.room.shape[1], rows, gate)
+        edges = partial(Edges, batch.row_ptr, batch.neighbor)
+        if batch.bits.shape[1]:
+            return TiledLevel(nodes, origin, edges, lambda: batch.bits)
+        return SparseLevel(nodes, origin, compact, edges)
+
+    @cached_property
+    def block_ptr(self) -> Tensor:
+        """[B + 1] where each graph's matrix over its positions begins (see ops/blocks.py)."""
+        return torch.nn.functional.pad(torch.cumsum(torch.diff(self.slot_ptr).square(), 0), (1, 0))
+
+    @property
+    @abstractmethod
+    def degree(self) -> Tensor:
+        """[C] living neighbours of each position, or the sum of their edges' weights."""
+
+    @property
+    @abstractmethod
+    def squares(self) -> Tensor:
+        """[C] the sum of the squares of each position's edges' weights."""
+
+    @abstractmethod
+    def propagate(self, x: Tensor) -> Tensor:
+        """Â x with Â = D^-½ (A + I) D^-½ of the living graph, D the degrees of A + I."""
+
+    def convolve(self, x: Tensor, bias: Tensor, rectify: bool) -> Tensor:
+        """Â x + bias, and, if asked for, what is positive of that."""
+        out = self.propagate(x) + bias
+        return torch.relu(out) if rectify else out
+
+    @abstractmethod
+    def neighbor_sum(self, x: Tensor) -> Tensor:
+        """A x: the sum over living neighbours."""
+
+    @abstractmethod
+    def neighbor_max(self, x: Tensor) -> Tensor:
+        """[C, F] the maximum over each node and its living neighbours."""
+
+    @abstractmethod
+    def with_loops(self) -> Tensor:
+        """[D] A + I as one matrix per graph (see ops/blocks.py)."""
+
+    @abstractmethod
+    def coarsen(self, x: Tensor, gate: Tensor, keep: Tensor, k: Tensor) -> tuple[Tensor, "Level"]:
+        """H(idx) ⊙ gate(idx), A(idx, idx): the features, and the level on which only the nodes with keep = 1 are alive,
+        k[b] of them in graph b. Unit gates are divided by their means (see `acting`)."""
+
+    def sum_and_coarsen(
+        self, x: Tensor, weight: Tensor, gate: Tensor, keep: Tensor, k: Tensor
+    ) -> tuple[Tensor, Tensor, "Level"]:
+        """`sums` of x by weight, and `coarsen`: all that a pool reads of x, in one pass where that is faster."""
+        return self.sums(x, weight), *self.coarsen(x, gate, keep, k)
+
+    def acting(self, gate: Tensor, keep: Tensor, k: Tensor) -> Tensor:
+        """[C] what features are multiplied by where a pool's gate [C] keeps these nodes. A unit gate is divided by the
+        mean of its absolute values over the kept nodes of the graph, which counts as a constant, so that features keep
+        their size from level to level."""
+        if self.origin.gate == "plain":
+            return gate
+        total = self.sums(gate.detach().abs().unsqueeze(1), keep.unsqueeze(1)).view(-1)
+        mean = total / k.clamp(min=1)
+        return gate / mean.clamp(min=LEAST_MEAN)[self.graph]
+
+    def neighbor_mean(self, x: Tensor) -> Tensor:
+        """D⁻¹ A x: the mean over living neighbours, 0 where there are none."""
+        # Divided, not multiplied by the reciprocal: rounded once, as PyG does, which trained weights notice.
+        degree = self.degree
+        return self.neighbor_sum(x) / torch.where(degree > 0, degree, 1.0).unsqueeze(1)
+
+    def kept(self, ratio: float | int) -> Tensor:
+        """[B] how many nodes of each graph a ratio keeps: ⌈ratio · n⌉ for a share, at most n for a count."""
+        return kept_of(self.size, ratio)
+
+    def select(self, score: Tensor, k: Tensor) -> Tensor:
+        """[C, M] 1 at the k best living nodes of each graph by each column of score, ties to the lower position."""
+        return ops.keep_top_k(score.detach().to(self.alive.dtype), self.alive, k, self.graph, self.slot_ptr)
+
+    def order(self, score: Tensor) -> tuple[Tensor, Tensor]:
+        """The positions of each graph by descending score [C], from slot_ptr[b] on, and the place of each position in
+        that list; twice [C]. The dead come last."""
+        return ops.order(score.detach(), self.alive, self.graph, self.slot_ptr)
+
+    def softmax(self, score: Tensor) -> Tensor:
+        """[C, M] the softmax of each column over the living nodes of each graph; 0 at the dead."""
+        return ops.softmax(score, self.alive, self.graph, self.slot_ptr)
+
+    def sums(self, x: Tensor, weight: Tensor) -> Tensor:
+        """[B, M, F] weighted sums over each graph; weight [C, M] must be 0 at dead positions."""
+        return ops.sums(x, weight, self.graph, self.slot_ptr)
+
+    def means(self, value: Tensor) -> Tensor:
+        """[B] the mean of value [C] over each graph's living nodes; 0 where there are none."""
+        total = self.sums(value.unsqueeze(1), self.alive.unsqueeze(1)).view(-1)
+        return total / self.size.clamp(min=1)
+
+    def dots(self, x: Tensor, vector: Tensor) -> Tensor:
+        """[C] each node's features [C, F] times the vector of its graph, [B, F]."""
+        return ops.dots(x, vector.unsqueeze(1), self.graph, self.slot_ptr).squeeze(1)
+
+    def readout(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The maximum and the sum over each graph's living nodes, twice [B, F]; 0 where there are none."""
+        return ops.readout(x, self.alive, self.graph, self.slot_ptr)
+
+    def over_graphs(self, value: Tensor) -> Tensor:
+        """The mean of value [B] over the graphs that are there (empty slots do not count)."""
+        there = (self.size > 0).to(value.dtype)
+        return (value * there).sum() / there.sum().clamp(min=1.0)
+
+    def over_nodes(self, value: Tensor) -> Tensor:
+        """The mean of value [C] over all living nodes."""
+        return (value * self.alive).sum() / self.alive.sum().clamp(min=1.0)
+
+    def uniform(self, site: int, columns: int | None = None) -> Tensor:
+        """[C] a random number in [0, 1) for every node, or [C, columns], drawn for this step and this site. It depends
+        on the graph's number and the node's place in it, not on the other graphs of the batch."""
+        place = self.position - self.origin.slot_ptr[self.graph]
+        index = node_index(self.origin.id[self.graph], place)
+        if columns is not None:
+            index = node_index(index.unsqueeze(1), torch.arange(columns, device=index.device))
+        return ops.draws(index.flatten(), self.origin.key, site).view(index.shape)
+
+
+def cells_of(level: Level) -> int:
+    """How many cells the matrices over a level's positions have: as the batch's, unless positions were dropped."""
+    if not level.compact:
+        return level.origin.cells
+    return int(torch.diff(level.slot_ptr).square().sum())

@@ -1,0 +1,74 @@
+"""What a level is made of: its positions, what it knows of its batch, and which nodes a ratio keeps.
+
+Shapes: C positions, B graphs.
+"""
+
+from numbers import Integral, Real
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from cgipool.errors import UserError
+
+GATES = ("plain", "unit")
+"""How a pool's gate acts: as it is, or divided by its mean size over the kept nodes of each graph."""
+
+
+class Nodes(NamedTuple):
+    """The positions of a level."""
+
+    graph: Tensor
+    """[C] the graph of each position."""
+    slot_ptr: Tensor
+    """[B + 1] where each graph's positions begin."""
+    alive: Tensor
+    """[C] 1 or 0."""
+    size: Tensor
+    """[B] living nodes per graph; 0 for an empty slot."""
+    position: Tensor
+    """[C] which position of the first level each one was."""
+
+
+class Origin(NamedTuple):
+    """What a level keeps of its batch."""
+
+    key: Tensor
+    """[] the key of this step's random draws."""
+    id: Tensor
+    """[B] the number of each graph in its data set."""
+    slot_ptr: Tensor
+    """[B + 1] where each graph's positions began."""
+    cells: int
+    """How many cells there is room for, if every graph has a matrix over its positions."""
+    rows: tuple[int, ...] = ()
+    """How many positions the levels after the next pools need, where that is known: such levels are closed up."""
+    gate: str = "plain"
+    """One of `GATES`."""
+
+
+def check_ratio(ratio: float | int) -> float | int:
+    """The ratio, if it is a share in (0, 1] or a count of at least 1."""
+    if isinstance(ratio, Integral) and not isinstance(ratio, bool) and ratio >= 1:
+        return int(ratio)
+    if isinstance(ratio, Real) and not isinstance(ratio, Integral) and 0.0 < ratio <= 1.0:
+        return float(ratio)
+    raise UserError(f"ratio must be a share in (0, 1] or a whole number of nodes from 1, not {ratio!r}")
+
+
+def kept_of(size: Tensor, ratio: float | int) -> Tensor:
+    """How many of so many nodes a ratio keeps."""
+    if isinstance(ratio, int):
+        return size.clamp(max=ratio)
+    # In float32 ⌈0.6 n⌉ comes out one too large for 81 of the n up to 1000.
+    return torch.ceil(size.double() * ratio).long()
+
+
+def positions_kept(keep: Tensor) -> tuple[Tensor, Tensor]:
+    """The positions with keep = 1, and how many of them stand before each position, [C + 1]."""
+    return keep.nonzero().squeeze(1), torch.nn.functional.pad(torch.cumsum(keep > 0, 0), (1, 0))
+
+
+def compacted(nodes: Nodes, kept: Tensor, before: Tensor, k: Tensor) -> Nodes:
+    """The kept positions alone, k[b] of them in graph b."""
+    return Nodes(nodes.graph[kept], before[nodes.slot_ptr], nodes.alive[kept], k, nodes.position[kept])

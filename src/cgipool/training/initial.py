@@ -1,0 +1,59 @@
+"""What a training begins with: the encoder of the input features, and the model with its initial weights."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from cgipool.baselines import build_model
+from cgipool.data.features import Encoder
+from cgipool.data.graphs import GraphSet
+from cgipool.layers import InputSize
+from cgipool.network import Model
+from cgipool.pool import Sizes, method_named
+from cgipool.training.recipe import Recipe
+from cgipool.training.task import INIT, Task
+
+
+def fit_encoder(task: Task, graphs: GraphSet) -> Encoder:
+    """The encoder of the input features, fitted on the split's training graphs."""
+    recipe = task.recipe
+    return Encoder.fit(
+        graphs,
+        task.split.train,
+        source=recipe.features,
+        vocabulary=recipe.vocabulary,
+        attributes=recipe.attributes,
+    )
+
+
+def initial_model(task: Task, graphs: GraphSet, encoder: Encoder) -> Model:
+    """The model with its initial weights, which depend on (seed, split, member) alone."""
+    train = task.split.train
+    shares = np.bincount(graphs.y[train], minlength=graphs.n_classes) / len(train)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(task.key(INIT))
+        model = model_of(task.method, task.recipe, encoder, shares.tolist(), Sizes.of(graphs.sizes[train]))
+    model.compact = torch.device(task.device).type == "cpu" or not method_named(task.method).fast
+    return model.to(task.device)
+
+
+def model_of(method: str, recipe: Recipe, encoder: Encoder, shares: Sequence[float], sizes: Sizes) -> Model:
+    """The model of a method with a recipe's settings; shares of classes and sizes are those of the training graphs."""
+    return build_model(
+        method,
+        InputSize(encoder.columns, encoder.n_floats, encoder.others),
+        shares,
+        form=recipe.form,
+        conv=recipe.conv,
+        norm=recipe.norm,
+        gate=recipe.gate,
+        width=recipe.width,
+        levels=recipe.levels,
+        readout=recipe.readout,
+        jumping=recipe.jumping,
+        ratio=recipe.ratio,
+        dropout=recipe.dropout,
+        mi=recipe.mi,
+        sizes=sizes,
+    )

@@ -1,0 +1,59 @@
+"""What a split has in its folder: a log and a checkpoint while it trains, and what it leaves there."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from cgipool.files import write_atomically, write_json
+from cgipool.training.checkpoint import save_tensors
+from cgipool.training.log import Log
+from cgipool.training.task import Task
+
+CHECKPOINT = "checkpoint.safetensors"
+"""In a split's folder while it trains."""
+
+METRICS = "metrics.jsonl"
+"""In a split's folder: a line for each epoch."""
+
+
+class Outcome(NamedTuple):
+    """What the training of a split came to."""
+
+    parameters: int
+    epochs: int
+    best_epoch: int
+    best_loss: float
+    metrics: dict[str, Any]
+    """Of the test graphs."""
+    probabilities: np.ndarray
+    """[n, classes] of the test graphs."""
+
+
+def finish_split(task: Task, best: dict[str, Tensor], outcome: Outcome, log: Log, seconds: float) -> None:
+    """Write what a finished split leaves in its folder; the result last, as its presence means that all is there."""
+    save_tensors(task.folder / "weights.safetensors", best, {"epoch": str(outcome.best_epoch)})
+    save_array(task.folder / "probabilities.npy", outcome.probabilities)
+    result = {
+        "split": task.split.index,
+        "epochs": outcome.epochs,
+        "best_epoch": outcome.best_epoch,
+        "val_loss": outcome.best_loss,
+        "test": outcome.metrics,
+        "parameters": outcome.parameters,
+        "epoch_seconds": float(np.median(log.column("seconds") or [0.0])),
+        "seconds": seconds,
+    }
+    write_json(task.folder / "result.json", result)
+    (task.folder / CHECKPOINT).unlink(missing_ok=True)
+
+
+def save_array(path: Path, values: np.ndarray) -> None:
+    """Write an array as .npy, atomically."""
+
+    def write(temporary: Path) -> None:
+        with temporary.open("wb") as file:
+            np.save(file, values)
+
+    write_atomically(path, write)
