@@ -122,7 +122,7 @@ from cgipool.data import motifs
 from cgipool.training.run import train
 
 split.SAVE_SECONDS = 0.0
-train(motifs(80), out=sys.argv[1], resume=len(sys.argv) > 2, width=16, batch_size=16, epochs=40, patience=40)
+train(motifs(60), out=sys.argv[1], resume=len(sys.argv) > 2, width=16, batch_size=16, epochs=24, patience=24)
 """
 
 
@@ -142,7 +142,7 @@ def test_killed_and_resumed_is_uninterrupted(tmp_path: Path) -> None:
     assert int(state["epoch"]) >= 11
 
     with log.open("a") as file:  # as if killed while it wrote
-        file.write('{"epoch": 39, "train_loss": 0.0}\n{"epoch": 40, "tr')
+        file.write('{"epoch": 23, "train_loss": 0.0}\n{"epoch": 24, "tr')
     assert start(tmp_path / "cut", "resume").wait() == 0
     assert start(tmp_path / "whole").wait() == 0
     assert content(tmp_path / "cut") == content(tmp_path / "whole")

@@ -42,19 +42,19 @@ def unwritten_is_nan() -> Iterator[None]:
     torch.use_deterministic_algorithms(False)
 
 
-@pytest.fixture(params=["small", "large"])
-def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Small graphs, of a tile or less; or graphs, features and columns of more than one tile each."""
-    if request.param == "large":
-        for name, value in {"SIZES": (40, 1, 4, 0, 33), "F": 130, "M": 12}.items():
-            monkeypatch.setattr(test_ops, name, value)
-    return request.param
-
-
 @pytest.mark.parametrize("first", [0, 3])
 @pytest.mark.parametrize("name", sorted(ON_GPU))
-def test_against_float64(name: str, first: int, size: str) -> None:
+def test_against_float64(name: str, first: int) -> None:
+    """Small graphs, of a tile or less."""
     check_against_float64(name, range(first, first + 3))
+
+
+@pytest.mark.parametrize("name", sorted(ON_GPU))
+def test_large_ones_against_float64(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Graphs, features and columns of more than one tile each."""
+    for size, value in {"SIZES": (40, 1, 4, 0, 33), "F": 130, "M": 12}.items():
+        monkeypatch.setattr(test_ops, size, value)
+    check_against_float64(name, range(3))
 
 
 def check_against_float64(name: str, seeds: range) -> None:

@@ -326,6 +326,7 @@ def test_two_devices_retry_a_failure_once(tmp_path: Path) -> None:
             def begins(self, cell: Any) -> None:
                 begun.append(cell.key)
 
+        time.sleep(0.01)  # times of failures are kept to the millisecond
         run_spread(study.cells, tmp_path / "store", ["cpu", "cpu"], watcher=Counts(), retry_before=now())
         assert sorted(begun) == sorted(cell.key for cell in study.cells)
     finally:
