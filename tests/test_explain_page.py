@@ -42,6 +42,10 @@ def written(models: list[Path]) -> Path:
     return out
 
 
+once = pytest.mark.parametrize("opened", ["light"], indirect=True)
+"""For what neither theme nor width has a part in."""
+
+
 @pytest.fixture(params=["light", "dark", "phone"])
 def opened(request: pytest.FixtureRequest, browser: Browser, written: Path) -> Iterator[Page]:
     """The page; at the end, nothing was logged and nothing was asked of any network."""
@@ -69,6 +73,7 @@ def points(view: Page, model: int, kind: str) -> Locator:
     return view.locator(f"#graph-{model} .trace-{kind} .point")
 
 
+@once
 def test_the_slider_moves_both_models(opened: Page, explained: list[Explained]) -> None:
     slider = opened.get_by_label("Level")
     assert slider.input_value() == "3"
@@ -85,6 +90,7 @@ def test_the_slider_moves_both_models(opened: Page, explained: list[Explained]) 
     assert opened.locator("#words-0").inner_text().startswith("Input: ")
 
 
+@once
 def test_a_model_with_fewer_levels_stays_at_its_last(opened: Page, explained: list[Explained]) -> None:
     assert opened.locator("#words-0").inner_text().startswith("Level 3: ")
     assert opened.locator("#words-1").inner_text().startswith("Level 2: ")
@@ -104,6 +110,7 @@ def test_hover_shows_the_scores(opened: Page, explained: list[Explained]) -> Non
     expect(shown).to_contain_text("dropped at level 1")
 
 
+@once
 def test_probabilities_are_shown(opened: Page, explained: list[Explained]) -> None:
     for model, one in enumerate(explained):
         bars = opened.locator(".bars").nth(model).locator("li")

@@ -20,6 +20,10 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return store.parent / "report" / "index.html"
 
 
+once = pytest.mark.parametrize("page", ["light"], indirect=True)
+"""For what neither theme nor width has a part in."""
+
+
 @pytest.fixture(params=["light", "dark", "phone"])
 def page(request: pytest.FixtureRequest, browser: Browser, report: Path) -> Iterator[Page]:
     """The page on the study table1; at the end, nothing was logged and nothing was asked of any network."""
@@ -56,6 +60,7 @@ def head(page: Page, title: str) -> Locator:
     return page.locator("table.main thead th").filter(has_text=title).first
 
 
+@once
 def test_a_heading_sorts_by_click_and_by_key(page: Page):
     study = rows(page)
     header = head(page, "NCI109")
@@ -72,6 +77,7 @@ def test_a_heading_sorts_by_click_and_by_key(page: Page):
     assert rows(page) == study
 
 
+@once
 def test_missing_cells_are_last_in_either_order(page: Page):
     button = head(page, "PROTEINS").locator("button")
     for _ in range(2):
@@ -79,6 +85,7 @@ def test_missing_cells_are_last_in_either_order(page: Page):
         assert rows(page)[-1] == "ASAP"
 
 
+@once
 def test_methods_sort_by_name(page: Page):
     head(page, "method").locator("button").click()
     assert rows(page) == sorted(rows(page), key=str.lower)
@@ -127,6 +134,7 @@ def test_a_cell_opens_and_closes(page: Page):
     expect(dialog).to_be_hidden()
 
 
+@once
 def test_the_command_is_copied(page: Page):
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     cell(page, "SAGPool on NCI109").click()
@@ -136,6 +144,7 @@ def test_the_command_is_copied(page: Page):
     assert copied == "cgipool train NCI109 --method sag --splits 20 --device cuda"
 
 
+@once
 def test_methods_are_filtered(page: Page):
     page.get_by_label("SAGPool").uncheck()
     page.get_by_label("DGCNN").uncheck()
@@ -145,6 +154,7 @@ def test_methods_are_filtered(page: Page):
     assert len(rows(page)) == 7
 
 
+@once
 def test_missing_and_failed_cells_are_shown_as_such(page: Page):
     assert "missing" in cell(page, "ASAP on PROTEINS").inner_text()
     failed = cell(page, "DiffPool on COLLAB")
@@ -154,6 +164,7 @@ def test_missing_and_failed_cells_are_shown_as_such(page: Page):
     assert page.locator("dialog script").count() == 0
 
 
+@once
 def test_problems_are_at_the_top(page: Page):
     items = page.locator("#problems li")
     assert items.count() == 1
@@ -161,6 +172,7 @@ def test_problems_are_at_the_top(page: Page):
     assert page.locator("#problems").bounding_box()["y"] < page.locator("h1").bounding_box()["y"]
 
 
+@once
 def test_marks_have_a_legend(page: Page):
     assert cell(page, "Set2Set on NCI1").locator(".mark").inner_text() == "▼"
     assert cell(page, "CGIPool on NCI1").locator(".mark").count() == 0
