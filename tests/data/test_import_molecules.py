@@ -125,7 +125,7 @@ def test_rows_that_are_no_molecules_are_listed(tmp_path: Path, capfd: pytest.Cap
 def test_duplicates_stay_and_are_told(tmp_path: Path) -> None:
     found = read(tmp_path, "smiles,label\nCCO,1\nOCC,1\nC(C)O,0\nC,0\n")
     assert found.graphs.n_graphs == 4
-    assert describe(found.graphs)["duplicates"] == {"distinct": 2, "with_twin": 3, "conflicting": 1}
+    assert describe(found.graphs)["duplicates"] == {"distinct": 2, "with_twin": 3, "conflicting": 1, "ceiling": 0.75}
 
 
 def test_salts(tmp_path: Path) -> None:

@@ -252,7 +252,7 @@ def test_describe(tmp_path: Path) -> None:
     assert found["edge_columns"] == {"weight": False, "labels": [1], "attributes": 0}
     assert found["note"] == "edge weights, labels and attributes are kept but no present recipe uses them"
     assert found["dropped"] == {"one-way edges completed": 4}
-    assert found["duplicates"] == {"distinct": 2, "with_twin": 4, "conflicting": 1}
+    assert found["duplicates"] == {"distinct": 2, "with_twin": 4, "conflicting": 1, "ceiling": 0.75}
 
 
 def test_describe_an_empty_set() -> None:

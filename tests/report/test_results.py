@@ -115,7 +115,7 @@ def test_what_cells_tell_of_their_trainings(studies: dict[str, View]) -> None:
             "overlap": [0.75, 0.8, 0.85]
         }
     last = 3.0 + 1.0 / len(entry.record.splits)
-    ((data, _, *told),) = rows(results_tables.diagnostics(studies))
+    ((data, _, *told),) = rows(results_tables.diagnostics(studies, studies["table1"]))
     assert data == "NCI1"
     assert told == [f"1.00 / 2.00 / {last:.2f}", "0.50 / 0.50 / 0.50", "0.75 / 0.80 / 0.85"]
-    assert [row[1:] for row in rows(results_tables.early(studies)) if row[0] == "CGIPool"] == [["2", "–"]]
+    assert [row[1:] for row in rows(results_tables.early(studies, studies["table1"])) if row[0] == "CGIPool"] == [["2", "–"]]

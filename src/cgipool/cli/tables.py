@@ -137,12 +137,14 @@ def _facts(d: Mapping[str, Any]) -> list[tuple[str, str]]:
     if d["note"]:
         facts.append(("note", d["note"]))
     dropped = ", ".join(f"{count:,} {what}" for what, count in d["dropped"].items() if count)
-    return [
-        *facts,
+    facts += [
         ("changed on reading", dropped or "nothing"),
         ("duplicates", f"{twins['distinct']:,} distinct graphs, as far as 1-WL can tell"),
         ("", f"{twins['with_twin']:,} graphs have a twin; {twins['conflicting']:,} kinds of twins differ in class"),
     ]
+    if twins["conflicting"]:
+        facts.append(("", f"so that at best {100 * twins['ceiling']:.1f} % of the graphs can be classified rightly"))
+    return facts
 
 
 def _classes(classes: list[dict[str, Any]]) -> list[tuple[str, str]]:

@@ -53,13 +53,18 @@ def describe(graphs: GraphSet) -> dict[str, Any]:
     }
 
 
-def duplicates(graphs: GraphSet) -> dict[str, int]:
-    """Graphs up to what 1-WL can tell: distinct kinds, graphs with a twin, kinds whose graphs differ in class."""
+def duplicates(graphs: GraphSet) -> dict[str, int | float | None]:
+    """Graphs up to what 1-WL can tell: distinct kinds, graphs with a twin, kinds whose graphs differ in class, and the
+    largest share of all graphs that can be classified rightly by kind alone."""
     kind = wl_classes(graphs)
     members = np.bincount(kind)
-    labels_of_kind = np.unique(kind * graphs.n_classes + graphs.y) // max(graphs.n_classes, 1)
+    pairs, counts = np.unique(kind * graphs.n_classes + graphs.y, return_counts=True)
+    of_kind = pairs // max(graphs.n_classes, 1)
+    largest = np.zeros_like(members)
+    np.maximum.at(largest, of_kind, counts)
     return {
         "distinct": len(members),
         "with_twin": int(members[members > 1].sum()),
-        "conflicting": int(np.count_nonzero(np.bincount(labels_of_kind) > 1)),
+        "conflicting": int(np.count_nonzero(np.bincount(of_kind) > 1)),
+        "ceiling": float(largest.sum() / graphs.n_graphs) if graphs.n_graphs else None,
     }
