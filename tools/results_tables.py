@@ -167,9 +167,7 @@ def duplicates(views: Views) -> str:
         [one.title(method), *(minus(one.of(method, context), other.of(method, context)) for context in one.contexts)]
         for method in one.methods
     ]
-    words = [
-        "Duplicate-aware minus random splits, in percentage points, ± the standard error of the difference of two means."
-    ]
+    words = ["Duplicate-aware minus random splits, in percentage points, ± the standard error of that difference."]
     return markdown_block(Block("", words, [one.layout.methods, *one.contexts], rows))
 
 
@@ -238,8 +236,8 @@ def diagnostics(views: Views, view: View) -> str:
         rows.append([context, f"{alpha:g}", *(" / ".join(number(v) for v in levels) for levels in values)])
     words = [
         "Means over 20 splits on the validation graphs, one number per level. A discriminator that knows nothing has "
-        "L_MI = 2 ln 2 = 1.39, in the released form ln 2 = 0.69, and is right in half of the cases; at ratio 0.8 the two "
-        "selections share at least 0.6 of their nodes, by counting alone, and 0.8 if they are drawn at random.",
+        "L_MI = 2 ln 2 = 1.39, in the released form ln 2 = 0.69, and is right in half of the cases; at ratio 0.8 the "
+        "two selections share at least 0.6 of their nodes, by counting alone, and 0.8 if they are drawn at random.",
     ]
     head = ["data set", "α", *DIAGNOSTICS.values()]
     return markdown_block(Block("", words, head, rows))
