@@ -3,55 +3,73 @@
     python tools/results.py            write them
     python tools/results.py --check    only say which differ; exit code 1 if any does
 
-In a Markdown file a table stands between `<!-- results: WHAT [STUDY] -->` and `<!-- end of results -->`; what there is
-to ask for is in `results_tables.TABLES`. Figures are `docs/images/results/STUDY-FIGURE.svg`, as the report draws them.
+In a Markdown file a table stands between `<!-- results: WHAT [NAME] -->` and `<!-- end of results -->`. What there is
+to ask for is in `results_tables.TABLES`, of a study or of several, and in `search_tables.SEARCH_TABLES`, of a search.
+Figures are `docs/images/results/STUDY-FIGURE.svg`, as the report draws them.
 """
 
 import argparse
 import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
-from cgipool.files import write_atomically
+from cgipool.files import read_json, write_atomically
 from cgipool.report.figures import figures_of
 from cgipool.report.view import DONE, View, view_of
 from cgipool.study.records import read_book
 from results_tables import TABLES
+from search_tables import SEARCH_TABLES, Search
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-STORE = REPOSITORY / "results" / "paper"
+STORES = tuple(folder for folder in sorted((REPOSITORY / "results").iterdir()) if folder.is_dir())
 PAGES = ("README.md", "results/README.md", "docs/reproduction.md")
 FIGURES = ("table1-ranks", "figure3-curves", "table1-splits")
 PLACE = re.compile(
-    r"(<!-- results: (?P<what>[\w-]+)(?: (?P<study>[\w-]+))? -->\n).*?(<!-- end of results -->)", re.DOTALL
+    r"(<!-- results: (?P<what>[\w-]+)(?: (?P<name>[\w-]+))? -->\n).*?(<!-- end of results -->)", re.DOTALL
 )
 
 
-def views(store: Path = STORE) -> dict[str, View]:
-    """The studies of the store by name."""
-    book = read_book(store)
-    if book.problems:
-        sys.exit("\n".join(book.problems))
-    return {study.name: view_of(study, book) for study in book.studies}
+@dataclass(frozen=True)
+class Results:
+    """What the stores hold, by name."""
+
+    studies: dict[str, View]
+    searches: dict[str, Search]
 
 
-def filled(text: str, studies: dict[str, View]) -> str:
+def read(*stores: Path) -> Results:
+    """The studies and searches of some stores; no two have the same name."""
+    results = Results({}, {})
+    for store in stores:
+        book = read_book(store)
+        if book.problems:
+            sys.exit("\n".join(book.problems))
+        results.studies.update((study.name, view_of(study, book)) for study in book.studies)
+        results.searches.update((path.stem, read_json(path)) for path in sorted((store / "searches").glob("*.json")))
+    return results
+
+
+def filled(text: str, results: Results) -> str:
     """A page with its tables made anew."""
 
     def table(match: re.Match[str]) -> str:
-        what, study = match["what"], match["study"]
-        made = TABLES[what](studies, studies[study]) if study else TABLES[what](studies)
+        what, name = match["what"], match["name"]
+        if what in SEARCH_TABLES:
+            made = SEARCH_TABLES[what](results.searches[name])
+        else:
+            made = TABLES[what](results.studies, *([results.studies[name]] if name else []))
         return f"{match[1]}\n{made}\n\n{match[4]}"
 
     return PLACE.sub(table, text)
 
 
-def wanted(studies: dict[str, View], repository: Path = REPOSITORY) -> dict[str, str]:
+def wanted(results: Results, repository: Path = REPOSITORY) -> dict[str, str]:
     """By path within the repository, what every page should be, and every figure of a study that is complete."""
-    pages = {name: filled((repository / name).read_text(encoding="utf-8"), studies) for name in PAGES}
+    pages = {name: filled((repository / name).read_text(encoding="utf-8"), results) for name in PAGES}
     for figure in FIGURES:
         study, _, kind = figure.partition("-")
-        view = studies.get(study)
+        view = results.studies.get(study)
         if view is not None and view.count(DONE) == len(view.entries):
             pages[f"docs/images/results/{figure}.svg"] = figures_of(view)[kind]
     return pages
@@ -72,7 +90,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if anything differs")
     check = parser.parse_args().check
-    files = wanted(views())
+    files = wanted(read(*STORES))
     changed = differing(files)
     for name in changed:
         print(f"{'differs' if check else 'written'}: {name}")

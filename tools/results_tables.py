@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime
 
 import numpy as np
@@ -40,6 +41,36 @@ def accuracy(views: Views, view: View) -> str:
     return _block(view, "Accuracy")
 
 
+def recipes(views: Views, view: View) -> str:
+    """The same, and what recipe `paper` gave."""
+    block, methods = _titled(view, "Accuracy"), iter(view.methods)
+    rows: list[list[str]] = []
+    places = []
+    for row in block.rows:
+        places.append(len(rows))
+        rows.append(row)
+        if row[0] != "published":
+            method = next(methods)
+            rows.append(["recipe paper", *(_beside(views, view.of(method, context)) for context in view.contexts)])
+    words = [*block.words[:-1], "Also under it: the mean by recipe paper, and ours minus it.", block.words[-1]]
+    strong = {(places[row], column) for row, column in block.strong}
+    return markdown_block(replace(block, words=words, rows=rows, strong=strong))
+
+
+def _beside(views: Views, entry: Entry | None) -> str:
+    """What recipe `paper` gave in an entry's place, and the difference to that."""
+    other = _by_the_paper(views, entry.method, entry.context) if entry else None
+    if entry is None or entry.summary is None or other is None or other.summary is None:
+        return "–"
+    return f"{number(other.summary.mean)} ({number(entry.summary.mean - other.summary.mean, sign=True)})"
+
+
+def _by_the_paper(views: Views, method: str, context: str) -> Entry | None:
+    """The entry of a method on a data set with recipe `paper`."""
+    found = (views[name].of(method, context) for name in ("table1", "table2", "controls") if name in views)
+    return next((entry for entry in found if entry is not None), None)
+
+
 def against(views: Views, view: View) -> str:
     """The baseline minus each method, split by split."""
     return _block(view, f"{view.baseline} against the others")
@@ -56,7 +87,11 @@ def gaps(views: Views, view: View) -> str:
 
 
 def _block(view: View, title: str) -> str:
-    return markdown_block(next(block for block in blocks_of(view) if block.title == title))
+    return markdown_block(_titled(view, title))
+
+
+def _titled(view: View, title: str) -> Block:
+    return next(block for block in blocks_of(view) if block.title == title)
 
 
 def times(views: Views) -> str:
@@ -181,12 +216,11 @@ def minus(one: Entry | None, other: Entry | None) -> str:
 
 def released(views: Views) -> str:
     """The released code's form and settings against the paper's, on the same splits."""
-    view = views["released"]
-
-    def by_the_paper(method: str, context: str) -> Entry | None:
-        return views["table1"].of(method, context) or views["table2"].of(method, context)
-
-    return _paired_table(view, by_the_paper, "Recipe released minus recipe paper, where the latter was run")
+    return _paired_table(
+        views["released"],
+        lambda method, context: _by_the_paper(views, method, context),
+        "Recipe released minus recipe paper, where the latter was run",
+    )
 
 
 def controls(views: Views) -> str:
@@ -261,6 +295,7 @@ def _early(entry: Entry | None) -> str:
 
 TABLES: dict[str, Callable[..., str]] = {
     "accuracy": accuracy,
+    "recipes": recipes,
     "against": against,
     "ranks": ranks,
     "gaps": gaps,

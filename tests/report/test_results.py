@@ -9,7 +9,6 @@ from stores import add_cell, add_study, write
 
 import results
 import results_tables
-from cgipool.report.view import View
 from cgipool.study.plan import read_study
 from cgipool.study.records import key_of, read_book
 
@@ -17,12 +16,13 @@ STUDIES = results.REPOSITORY / "studies"
 
 
 def test_pages_and_figures_are_as_results_has_them() -> None:
-    assert results.differing(results.wanted(results.views())) == []
+    assert results.differing(results.wanted(results.read(*results.STORES))) == []
 
 
-def test_results_are_cells_of_the_studies_made_by_runs() -> None:
-    book = read_book(results.STORE)
-    studies = [read_study(path) for path in STUDIES.glob("*.toml") if path.stem != "search"]
+@pytest.mark.parametrize("store", results.STORES, ids=lambda store: store.name)
+def test_results_are_cells_of_the_studies_made_by_runs(store: Path) -> None:
+    book = read_book(store)
+    studies = [read_study(path) for path in STUDIES.glob("*.toml") if not path.stem.startswith("search")]
     wanted = {cell.key for study in studies for cell in study.cells}
     assert book.problems == []
     assert book.records.keys() <= wanted
@@ -35,7 +35,7 @@ def test_results_are_cells_of_the_studies_made_by_runs() -> None:
 
 
 @pytest.fixture
-def studies(tmp_path: Path) -> dict[str, View]:
+def found(tmp_path: Path) -> results.Results:
     """Two studies of two methods on two data sets, and two cells of the second with other settings."""
     axes = {"method": ["topk", "cgi"], "dataset": ["NCI1", "COLLAB"]}
     published = {("cgi", "NCI1"): (78.62, 1.0), ("topk", "NCI1"): (77.0, 1.0)}
@@ -44,7 +44,7 @@ def studies(tmp_path: Path) -> dict[str, View]:
         for method in axes["method"]:
             at = {"method": method, "dataset": "NCI1"} | ({"ratio": 0.5} if number else {})
             add_cell(tmp_path, at, 75.0 + number)
-    return results.views(tmp_path)
+    return results.read(tmp_path)
 
 
 def rows(table: str) -> list[list[str]]:
@@ -53,8 +53,8 @@ def rows(table: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
-def test_differences_are_those_of_the_means(studies: dict[str, View]) -> None:
-    one, other = (next(e for e in studies[name].entries if e.record) for name in ("distinct", "table1"))
+def test_differences_are_those_of_the_means(found: results.Results) -> None:
+    one, other = (next(e for e in found.studies[name].entries if e.record) for name in ("distinct", "table1"))
     assert one.record is not None
     assert other.record is not None
     a, b = one.record.percent(), other.record.percent()
@@ -78,7 +78,7 @@ def test_paired_differences_are_of_the_same_splits(tmp_path: Path) -> None:
             row["test"]["accuracy"] = value / 100
             row["split"] = number + 100 * (method == "cgi")
         write(path, record)
-    views = results.views(tmp_path)
+    views = results.read(tmp_path).studies
     one = views["table1"].of("topk", "NCI1")
     assert one is not None
     assert one.record is not None
@@ -86,6 +86,27 @@ def test_paired_differences_are_of_the_same_splits(tmp_path: Path) -> None:
     se = each.std(ddof=1) * np.sqrt(1 / 20 + one.record.test_to_train)
     found = dict(rows(results_tables.controls(views)))
     assert found == {"TopKPool": f"+{each.mean():.2f} ± {se:.2f} ▲", "CGIPool": "–"}
+
+
+def test_another_recipe_stands_beside_the_papers(tmp_path: Path) -> None:
+    for number, name in enumerate(("table1", "better")):
+        width = {"width": [64]} if number else {}
+        add_study(tmp_path, name, {"method": ["topk", "cgi"], "dataset": ["NCI1", "COLLAB"]} | width)
+        for method in ("topk", "cgi"):
+            at = {"method": method, "dataset": "NCI1"} | ({"width": 64} if number else {})
+            add_cell(tmp_path, at, 75.0 + number + (method == "cgi"))
+    views = results.read(tmp_path).studies
+    table = rows(results_tables.recipes(views, views["better"]))
+    assert [row[0] for row in table] == ["TopKPool", "recipe paper", "CGIPool", "recipe paper"]
+    for (_, ours, _), (_, papers, missing), method in zip(table[::2], table[1::2], ("topk", "cgi"), strict=True):
+        one, other = (views[name].of(method, "NCI1") for name in ("better", "table1"))
+        assert one is not None
+        assert other is not None
+        assert one.summary is not None
+        assert other.summary is not None
+        assert ours.startswith(f"**{one.summary.mean:.2f}" if method == "cgi" else f"{one.summary.mean:.2f}")
+        assert papers == f"{other.summary.mean:.2f} ({one.summary.mean - other.summary.mean:+.2f})".replace("-", "−")
+        assert missing == "–"
 
 
 def test_wall_time_is_of_the_union_of_all_legs(tmp_path: Path) -> None:
@@ -102,7 +123,7 @@ def test_wall_time_is_of_the_union_of_all_legs(tmp_path: Path) -> None:
             ]
         write(path, record)
     add_study(tmp_path, "controls", {"method": ["topk", "none"], "dataset": ["NCI1"]})
-    assert rows(results_tables.times(results.views(tmp_path))) == [
+    assert rows(results_tables.times(results.read(tmp_path).studies)) == [
         ["table1", "2 of 2", "2", "20 min", "15 min"],
         ["controls", "1 of 2", "0", "0 s", "0 s"],
         ["both tables and the figure", "2 of 2", "", "20 min", "15 min"],
@@ -113,7 +134,7 @@ def test_the_papers_text_against_its_table(tmp_path: Path) -> None:
     table = read_study(STUDIES / "table1.toml").to_json()
     write(tmp_path / "studies" / "table1.json", table)
     (tmp_path / "cells").mkdir()
-    found = {row[0]: row[1:] for row in rows(results_tables.claims(results.views(tmp_path)))}
+    found = {row[0]: row[1:] for row in rows(results_tables.claims(results.read(tmp_path).studies))}
     # Worked by hand from the printed table: 80.30 − 78.95, 77.94 − 76.73 and 80.65 − 80.44; and over VIPool
     # 77.94 − 76.73, 80.30 − 78.87 and 74.10 − 73.65.
     assert found["social networks"] == ["1.21", "VIPool on NCI109", "1.35", "COLLAB", "ASAP", "1.71"]
@@ -121,16 +142,17 @@ def test_the_papers_text_against_its_table(tmp_path: Path) -> None:
     assert found["molecules"] == ["0.45", "VIPool on PROTEINS", "0.21", "Mutagenicity", "DiffPool", "0.26"]
 
 
-def test_places_of_a_page_are_filled_and_the_rest_is_left(studies: dict[str, View]) -> None:
+def test_places_of_a_page_are_filled_and_the_rest_is_left(found: results.Results) -> None:
     page = "before\n<!-- results: accuracy table1 -->\nformer text\n<!-- end of results -->\nafter\n"
-    filled = results.filled(page, studies)
+    filled = results.filled(page, found)
     assert filled.startswith("before\n<!-- results: accuracy table1 -->\n\nTest accuracy")
     assert filled.endswith("|\n\n<!-- end of results -->\nafter\n")
     assert "former text" not in filled
-    assert results.filled(filled, studies) == filled
+    assert results.filled(filled, found) == filled
 
 
-def test_what_cells_tell_of_their_trainings(studies: dict[str, View]) -> None:
+def test_what_cells_tell_of_their_trainings(found: results.Results) -> None:
+    studies = found.studies
     entry = studies["table1"].of("cgi", "NCI1")
     assert entry is not None
     assert entry.record is not None

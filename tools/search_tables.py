@@ -1,0 +1,113 @@
+"""The tables that pages take from a search, as Markdown. All of them are of validation accuracy."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from cgipool.report.blocks import Block, number
+from cgipool.report.tables import markdown_block
+from cgipool.study.halving import Floats, Mean, mean_over
+from cgipool.study.search_file import APART
+from cgipool.study.space import BASE
+
+Search = dict[str, Any]
+"""As searches/NAME.json has it."""
+
+
+def choices(search: Search) -> str:
+    """What each choice of the winner gains alone, and what is lost without it."""
+    rung = next(rung for rung in search["rungs"] if rung["name"] == APART)
+    values = {_key(trial["changes"]): _values(rung, trial) for trial in rung["trials"] if trial["state"] == "judged"}
+    changes = search["winner"]["changes"]
+    base, winner = values[_key({})], values[_key(changes)]
+    rows = []
+    for name, value in changes.items():
+        alone = values.get(_key({name: value}))
+        without = values.get(_key({other: kept for other, kept in changes.items() if other != name}))
+        told = [_difference(alone, base), _difference(winner, without)]
+        rows.append([name, f"{search['base'][name]}", f"{value}", *told])
+    rows.append(["all of them", "", "", _difference(winner, base), ""])
+    words = [
+        f"Validation accuracy in percentage points, ± the standard error over splits; {_judges(rung)}.",
+        "Alone: the base with this choice, minus the base. Together: the winner, minus the winner without this choice.",
+    ]
+    return markdown_block(Block("", words, ["setting", "base", "winner", "alone", "together"], rows))
+
+
+def finalists(search: Search) -> str:
+    """The settings of the last rung, best first."""
+    rung = [rung for rung in search["rungs"] if rung["name"] != APART][-1]
+    judged = [trial for trial in rung["trials"] if trial["state"] == "judged"]
+    rows = []
+    for trial in sorted(judged, key=lambda trial: -trial["score"]["difference"]["value"]):
+        score = trial["score"]
+        means = [score["difference"], *(score["datasets"][name] for name in rung["datasets"])]
+        told = [_points(Mean(**mean)) if trial["name"] != BASE else "" for mean in means]
+        changed = ", ".join(f"{name} {value}" for name, value in trial["changes"].items())
+        rows.append([trial["name"], number(100 * score["accuracy"]["value"]), *told, changed])
+    words = [
+        f"Validation accuracy in percent, and differences to the base in points ± the standard error over splits; "
+        f"{_judges(rung)}."
+    ]
+    head = ["setting", "accuracy", "difference", *(f"on {name}" for name in rung["datasets"]), "changes"]
+    return markdown_block(Block("", words, head, rows))
+
+
+def values_tried(search: Search) -> str:
+    """For every value of every setting: how the settings of the first rung that have it did, on the whole."""
+    rung = search["rungs"][0]
+    trials = [trial for trial in rung["trials"] if trial["state"] == "judged" and trial["name"] != BASE]
+    rows = []
+    for name, tried in search["space"].items():
+        for value in tried:
+            having = [trial["score"] for trial in trials if trial["changes"].get(name, search["base"][name]) == value]
+            differences = [[score["difference"]["value"] for score in having]]
+            differences += [[score["datasets"][data]["value"] for score in having] for data in rung["datasets"]]
+            rows.append([name, f"{value}", str(len(having)), *map(_over_trials, differences)])
+    words = [
+        f"Mean difference to the base of all settings that have a value, in points of validation accuracy, ± the "
+        f"standard error over these settings; {_judges(rung)}. Settings differ in everything else as well."
+    ]
+    head = ["setting", "value", "settings", "difference", *(f"on {name}" for name in rung["datasets"])]
+    return markdown_block(Block("", words, head, rows))
+
+
+def _key(changes: dict[str, Any]) -> str:
+    return repr(sorted(changes.items()))
+
+
+def _values(rung: dict[str, Any], trial: dict[str, Any]) -> Floats:
+    """[methods, data sets, splits] accuracies."""
+    shape = (len(rung["methods"]), len(rung["datasets"]), -1)
+    return np.array(trial["val_accuracy"], dtype=np.float64).reshape(shape)
+
+
+def _difference(one: Floats | None, other: Floats | None) -> str:
+    return "–" if one is None or other is None else _points(mean_over((one - other).mean(0)))
+
+
+def _points(mean: Mean) -> str:
+    return f"{number(100 * mean.value, sign=True)} ± {number(None if mean.se is None else 100 * mean.se)}"
+
+
+def _over_trials(values: list[float]) -> str:
+    if not values:
+        return number(None)
+    se = float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
+    return _points(Mean(float(np.mean(values)), se))
+
+
+def _judges(rung: dict[str, Any]) -> str:
+    first = rung["protocol"]["first"]
+    epochs = f", {rung['budget']['epochs']} epochs" if "epochs" in rung["budget"] else ""
+    sets, methods = ", ".join(rung["datasets"]), ", ".join(rung["methods"])
+    return f"{methods} on {sets}, splits {first} to {first + rung['protocol']['splits'] - 1}{epochs}"
+
+
+SEARCH_TABLES: dict[str, Callable[[Search], str]] = {
+    "choices": choices,
+    "finalists": finalists,
+    "values-tried": values_tried,
+}
+"""What a page can ask for of a search."""
