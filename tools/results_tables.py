@@ -271,7 +271,7 @@ def diagnostics(views: Views, view: View) -> str:
     words = [
         "Means over 20 splits on the validation graphs, one number per level. A discriminator that knows nothing has "
         "L_MI = 2 ln 2 = 1.39, in the released form ln 2 = 0.69, and is right in half of the cases; at ratio 0.8 the "
-        "two selections share at least 0.6 of their nodes, by counting alone, and 0.8 if they are drawn at random.",
+        "two selections share at least 0.75 of their nodes, by counting alone, and 0.8 if they are drawn at random.",
     ]
     head = ["data set", "α", *DIAGNOSTICS.values()]
     return markdown_block(Block("", words, head, rows))
