@@ -76,7 +76,7 @@ class Recipe:
     """Where the norm of all gradients of a step is larger, they are scaled down to it; 0: never. Paper: never."""
     average: float = 0.0
     """Decay per step of an exponential moving average of the weights, which is validated, kept and tested in place of
-    the weights themselves; 0: none. Paper: none."""
+    the weights themselves, with an average of batch norm's running values; 0: none. Paper: none."""
     batch_size: int = 128
     """Graphs per step. The paper names none; 128 is the released code's."""
     shuffle: bool = True
