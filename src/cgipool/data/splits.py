@@ -56,12 +56,18 @@ def random_splits(graphs: GraphSet, *, seed: int, indices: Iterable[int], kind: 
 
 
 def holdout(graphs: GraphSet, share: float, seed: int) -> tuple[Ids, Ids]:
-    """Training graphs, and a share of each class held back, at least one graph: for a model that is to be used."""
+    """Training graphs, and a share of each class held back, at least one graph: for a model that is to be used. No
+    class is held back as a whole: a graph of the most frequent one takes its place."""
     if not 0.0 < share < 1.0:
         raise UserError(f"the share held back must lie between 0 and 1, not {share}")
     n = graphs.n_graphs
     held = min(max(1, round(share * n)), n - 1)
-    side = _side_by_shares(graphs.y, np.array([n - held, held, 0]), generator_of(seed, 0))
+    generator = generator_of(seed, 0)
+    side = _side_by_shares(graphs.y, np.array([n - held, held, 0]), generator)
+    for lone in np.setdiff1d(graphs.y, graphs.y[side == 0]):
+        most = np.bincount(graphs.y[side == 0]).argmax()
+        side[np.flatnonzero(graphs.y == lone)[0]] = 0
+        side[generator.choice(np.flatnonzero((graphs.y == most) & (side == 0)))] = 1
     return np.flatnonzero(side == 0), np.flatnonzero(side == 1)
 
 
