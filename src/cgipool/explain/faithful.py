@@ -86,7 +86,10 @@ def _right(
         "without the kept nodes": ~kept,
         "without as many random nodes": ~drawn,
     }
-    guesses = {name: model.predict_proba(cut(graphs, nodes)).argmax(1) for name, nodes in cuts.items()}
+    try:
+        guesses = {name: model.predict_proba(cut(graphs, nodes)).argmax(1) for name, nodes in cuts.items()}
+    except UserError as error:  # a degree that only a part of a graph has
+        raise UserError(f"the model cannot be asked about parts of graphs: {error}") from None
     return {name: (guess == y)[y >= 0] for name, guess in ({"the graphs as they are": found.guess} | guesses).items()}
 
 
