@@ -140,6 +140,12 @@ def check_graphs(graphs: GraphSet) -> None:
         raise UserError(f"{graphs.name} has graphs of one class only; there is nothing to classify")
 
 
+def sizes_of(n: int) -> Ids:
+    """[3] how many of n graphs train, validate and test: ⌊0.8 n⌋, ⌊0.1 n⌋ and the rest."""
+    train, val = n * 8 // 10, n // 10
+    return np.array([train, val, n - train - val])
+
+
 def generator_of(seed: int, index: int) -> np.random.Generator:
     """The source of the draws of one split."""
     if seed < 0 or index < 0:
@@ -149,8 +155,7 @@ def generator_of(seed: int, index: int) -> np.random.Generator:
 
 def _draw(graphs: GraphSet, seed: int, index: int, kind: str, twins: Ids | None) -> Split:
     n = graphs.n_graphs
-    sizes = np.array([n * 8 // 10, n // 10, n - n * 8 // 10 - n // 10])
-    generator = generator_of(seed, index)
+    sizes, generator = sizes_of(n), generator_of(seed, index)
     if twins is not None:
         side = side_of_class(np.bincount(twins), sizes, generator)[twins]
     elif kind == "stratified":
