@@ -23,7 +23,7 @@ from cgipool.training.engine import Group
 from cgipool.training.ensemble import combine, member_folder, members_of
 from cgipool.training.recipe import PAPER
 from cgipool.training.split import train_split
-from cgipool.training.task import EVALUATION, INIT, ORDER, STEP, Task, epoch_ids
+from cgipool.training.task import EVALUATION, INIT, ORDER, STEP, Diverged, Task, epoch_ids
 from cgipool.training.together import train_together
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -392,9 +392,7 @@ def test_together_resumed_after_one_has_stopped(
 
 def test_together_a_loss_that_explodes_names_its_member(graphs: GraphSet, tmp_path: Path) -> None:
     tasks = [task for task in tasks_in(graphs, tmp_path, lr=1e30) if task.member == 1]
-    with pytest.raises(
-        split.Diverged, match=r"split \d, member 1: the loss became NaN or infinite .*member-01/weights"
-    ):
+    with pytest.raises(Diverged, match=r"split \d, member 1: the loss became NaN or infinite .*member-01/weights"):
         train_together(tasks, graphs, lambda progress: None)
 
 

@@ -140,6 +140,10 @@ class Recipe:
         share = 1.0 if self.schedule == "constant" else 0.5 * (1.0 + math.cos(math.pi * (epoch - 1) / self.epochs))
         return self.lr * share * min(1.0, epoch / (self.warmup + 1))
 
+    def dropout_at(self, epoch: int) -> float:
+        """The dropout of an epoch."""
+        return self.dropout if self.dropout_epochs is None or epoch <= self.dropout_epochs else 0.0
+
     def but(self, **changes: Any) -> "Recipe":
         """This recipe with some settings changed."""
         known = {field.name for field in fields(self)}
