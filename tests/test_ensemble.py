@@ -17,12 +17,13 @@ from cgipool.cli import main
 from cgipool.data import GraphSet, Split, motifs, random_splits
 from cgipool.errors import UserError
 from cgipool.ops.draws import key_of
+from cgipool.study.gather import split_rows
 from cgipool.training import checkpoint, metrics, run, split, together
 from cgipool.training.engine import Group
 from cgipool.training.ensemble import combine, member_folder, members_of
 from cgipool.training.recipe import PAPER
 from cgipool.training.split import train_split
-from cgipool.training.task import EVALUATION, INIT, ORDER, STEP, Task, epoch_ids
+from cgipool.training.task import EVALUATION, INIT, ORDER, STEP, Diverged, Task, epoch_ids
 from cgipool.training.together import train_together
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -200,11 +201,16 @@ def test_metrics_are_of_the_mean_not_the_mean_of_metrics(graphs: GraphSet, tmp_p
 
 def test_members_stop_on_their_own(graphs: GraphSet, tmp_path: Path) -> None:
     settings = TINY | {"epochs": 40, "patience": 2, "lr": 0.02}
-    result = run.train(graphs, method="topk", ensemble=4, out=tmp_path / "run", **settings)
+    result = run.train(graphs, ensemble=4, out=tmp_path / "run", **settings)
     (row,) = result.rows
     epochs = [member["epochs"] for member in row["members"]]
     assert len(set(epochs)) > 1
     assert row["epochs"] == max(epochs)
+    first = row["members"][0]["best_epoch"]
+    assert first < row["best_epoch"], "so that it matters whose best epoch is looked up"
+    log = (member_folder(tmp_path / "run" / "split-000", 0) / "metrics.jsonl").read_text().splitlines()
+    (kept,) = split_rows(tmp_path / "run")
+    assert kept["diagnostics"]["overlap"] == pytest.approx(json.loads(log[first - 1])["overlap"], rel=1e-3)
 
 
 def test_members_are_tasks_of_their_own_for_jobs(graphs: GraphSet, trained: Path, tmp_path: Path) -> None:
@@ -386,9 +392,7 @@ def test_together_resumed_after_one_has_stopped(
 
 def test_together_a_loss_that_explodes_names_its_member(graphs: GraphSet, tmp_path: Path) -> None:
     tasks = [task for task in tasks_in(graphs, tmp_path, lr=1e30) if task.member == 1]
-    with pytest.raises(
-        split.Diverged, match=r"split \d, member 1: the loss became NaN or infinite .*member-01/weights"
-    ):
+    with pytest.raises(Diverged, match=r"split \d, member 1: the loss became NaN or infinite .*member-01/weights"):
         train_together(tasks, graphs, lambda progress: None)
 
 

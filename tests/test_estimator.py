@@ -1,6 +1,7 @@
 """`GraphClassifier` and its file: scikit-learn's tools, all kinds of graphs, models that survive a new process."""
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -109,6 +110,17 @@ def test_parameters() -> None:
         model.set_params(widht=3)
 
 
+def test_numbers_of_numpy_and_states(graphs: GraphSet, tmp_path: Path) -> None:
+    """What a grid over `np.arange` and a shared RandomState give."""
+    plain = classifier(epochs=1, width=4, ensemble=2, random_state=3)
+    other = classifier(epochs=np.int64(1), width=np.int64(4), ensemble=np.int64(2), random_state=np.int64(3))
+    model, state = other.fit(graphs), np.random.RandomState(0)
+    np.testing.assert_array_equal(model.predict_proba(graphs), plain.fit(graphs).predict_proba(graphs))
+    model.save(tmp_path / "model.safetensors")
+    seeds = [classifier(epochs=1, random_state=s).fit(graphs).model_.about["seed"] for s in (state, state, None)]
+    assert len(set(seeds)) == 3
+
+
 def test_an_ensemble_is_the_mean_of_its_members(graphs: GraphSet) -> None:
     model = classifier(ensemble=3).fit(graphs, graphs.y).model_
     alone = [FittedModel(**{**vars_of(model), "members": [weights]}).predict_proba(graphs) for weights in model.members]
@@ -203,6 +215,12 @@ def test_wrong_inputs(graphs: GraphSet) -> None:
         classifier().fit(graphs, np.linspace(0, 1, len(graphs)))
     with pytest.raises(UserError, match="one class only"):
         classifier().fit(graphs, np.zeros(len(graphs), int))
+    with pytest.raises(UserError, match="labels of several kinds"):
+        classifier().fit(graphs, np.array([1, *["a"] * 124], object))
+    with pytest.raises(UserError, match="missing labels"):
+        classifier().fit(graphs, np.array([math.nan, *["a"] * 124], object))
+    with pytest.raises(UserError, match="random_state must be"):
+        classifier(random_state="0").fit(graphs, graphs.y)
     with pytest.raises(UserError, match="needs y"):
         classifier().fit(graphs.to_pyg())
     with pytest.raises(UserError, match="graphs must be"):

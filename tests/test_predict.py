@@ -4,6 +4,7 @@ import csv
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,10 @@ from hypothesis import strategies as st
 
 from cgipool import GraphSet, load_dataset
 from cgipool.cli import main
+from cgipool.data.features import Encoder
 from cgipool.errors import UserError
 from cgipool.fitted import FittedModel
-from cgipool.predict import CHUNK, chunks_of, count_of, ids_of, lines_of, shard_of
+from cgipool.predict import CHUNK, Chunk, chunks_of, count_of, ids_of, known_to, lines_of, shard_of
 from cgipool.predict_on_ray import Wish, predict_range
 from cgipool.study.share import shard_of_rank
 
@@ -71,6 +73,20 @@ def test_a_broken_graph_is_told_and_does_not_stop_the_rest(
     assert "1 could not be read" in said.err
     assert main(["predict", str(model), str(tmp_path / "graphs"), "--strict"]) == 2
     assert "graph 7" in capsys.readouterr().err
+
+
+def test_a_graph_that_the_model_has_no_input_for_is_told_as_well(model: Path, graphs: GraphSet) -> None:
+    most = [int(graphs[i].degree.max()) for i in range(50)]
+    small, large = graphs.subset(np.flatnonzero(np.array(most) < max(most))), graphs[most.index(max(most))]
+    fitted = replace(FittedModel.load(model), encoder=Encoder.fit(small, vocabulary="all"))
+    known = Chunk(list("abcdef"), small[:4], {0: "broken", 4: "broken"})
+    strange = replace(known, graphs=GraphSet.join([small[:2], large, small[:1]]))
+    same, told = known_to(fitted, [known, strange])
+    assert same is known
+    assert told.graphs is not None
+    assert told.graphs.n_graphs == 3
+    assert list(told.reasons) == [0, 4, 3]
+    assert told.reasons[3] == f"degree {max(most)} is not in the vocabulary, which has no 'other' column"
 
 
 @pytest.mark.parametrize(

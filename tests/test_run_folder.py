@@ -25,6 +25,7 @@ from cgipool.errors import UserError
 from cgipool.files import write_json
 from cgipool.training import checkpoint, metrics, recipe, run, split
 from cgipool.training.objective import class_weights
+from cgipool.training.task import Diverged
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -108,7 +109,7 @@ def test_jobs(graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_failing_job_ends_the_others(graphs: GraphSet, tmp_path: Path) -> None:
     began = time.monotonic()
-    with pytest.raises(split.Diverged, match="NaN or infinite in epoch 1"):
+    with pytest.raises(Diverged, match="NaN or infinite in epoch 1"):
         run.train(
             graphs, splits=2, jobs=2, out=tmp_path / "run", lr=1e30, **TINY | {"epochs": 100_000, "patience": 100_000}
         )
@@ -238,7 +239,7 @@ def test_a_loss_that_is_no_number_stops_the_run(
         return float("nan")
 
     monkeypatch.setattr(split.Training, "train_epoch", break_down)
-    with pytest.raises(split.Diverged) as caught:
+    with pytest.raises(Diverged) as caught:
         run.train(graphs, out=tmp_path / "run", **TINY)
     path = tmp_path / "run" / "split-000" / "weights.safetensors"
     epoch = good.pop("epoch")

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Sequence
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,7 +24,8 @@ class GraphClassifier:
     >>> model.predict(new_graphs)
 
     Graphs are a GraphSet, or a list of PyG data, NetworkX graphs or SMILES. A share of the training graphs is held back
-    for validation, which early stopping watches. Settings left at None are the recipe's.
+    for validation, which early stopping watches. Settings left at None are the recipe's. A `random_state` of None, or a
+    generator, trains another model each time.
     """
 
     _estimator_type = "classifier"
@@ -35,7 +37,7 @@ class GraphClassifier:
         recipe: str | Recipe = "paper",
         ensemble: int = 1,
         validation: float = 0.1,
-        random_state: int = 0,
+        random_state: int | np.random.RandomState | None = 0,
         device: str = "cpu",
         class_weight: str | None = None,
         conv: str | None = None,
@@ -90,9 +92,9 @@ class GraphClassifier:
             graphs,
             method=self.method,
             recipe=self.recipe,
-            ensemble=self.ensemble,
+            ensemble=int(self.ensemble),
             validation=self.validation,
-            seed=self.random_state,
+            seed=_seed(self.random_state),
             device=self.device,
             featurizer=featurizer,
             **settings,
@@ -180,6 +182,16 @@ class GraphClassifier:
 
 PARAMETERS = tuple(inspect.signature(GraphClassifier).parameters)
 SETTINGS = [name for name in PARAMETERS if name in Recipe.__dataclass_fields__]
+
+
+def _seed(state: Any) -> int:
+    """The seed that a `random_state` means, as scikit-learn reads it: None is NumPy's own generator."""
+    if isinstance(state, Integral):
+        return int(state)
+    generator = np.random.mtrand._rand if state is None else state
+    if not isinstance(generator, np.random.RandomState):
+        raise UserError(f"random_state must be a whole number, None or a RandomState, not {state!r}")
+    return int(generator.randint(2**31 - 1))
 
 
 def _read_training(X: Any) -> tuple[dict[str, Any] | None, GraphSet]:

@@ -85,9 +85,12 @@ def encode_labels(y: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
         if not whole:
             raise UserError("y holds numbers that are no classes; this classifies, it does not regress")
         labels = labels.astype(np.int64)
-    if labels.dtype == object and any(label is None for label in labels):
+    if labels.dtype == object and any(label is None or label != label for label in labels):
         raise UserError("y has missing labels")
-    classes, codes = np.unique(labels, return_inverse=True)
+    try:
+        classes, codes = np.unique(labels, return_inverse=True)
+    except TypeError:
+        raise UserError("y has labels of several kinds, which have no order") from None
     if len(classes) < 2:
         raise UserError("y has one class only; there is nothing to classify")
     return codes, classes

@@ -62,6 +62,19 @@ def graph_chunks(graphs: GraphSet, size: int = CHUNK, start: int = 0, stop: int 
             yield _one_by_one(graphs, first, last, ids)
 
 
+def known_to(model: FittedModel, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+    """The same chunks, where graphs with labels or degrees that the model has no input for cannot be read."""
+    for chunk in chunks:
+        strange = {} if chunk.graphs is None else model.encoder.strange(chunk.graphs)
+        if chunk.graphs is None or not strange:
+            yield chunk
+            continue
+        places = [place for place in range(len(chunk.ids)) if place not in chunk.reasons]
+        left = [number for number in range(chunk.graphs.n_graphs) if number not in strange]
+        reasons = chunk.reasons | {places[number]: reason for number, reason in strange.items()}
+        yield Chunk(chunk.ids, chunk.graphs.subset(left) if left else None, reasons)
+
+
 def named(chunks: Iterable[Chunk], ids: Iterable[str]) -> Iterator[Chunk]:
     """The same chunks with ids of their own, of which there must be enough."""
     names = iter(ids)
@@ -124,8 +137,8 @@ def chunks_from(
     if _is_table(place):
         if model.featurizer is None:
             raise UserError(f"{path} is a table, but the model was not trained on molecules: it cannot read SMILES")
-        return molecule_chunks(lines, model.featurizer)
-    chunks = graph_chunks(open_graphs(path), start=start, stop=stop)
+        return known_to(model, molecule_chunks(lines, model.featurizer))
+    chunks = known_to(model, graph_chunks(open_graphs(path), start=start, stop=stop))
     return named(chunks, lines) if (place / IDS).is_file() else chunks
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cgipool.data import GraphSet, Split, fold_splits, random_splits, read_splits, wl_classes, write_splits
+from cgipool.data.splits import holdout
 from cgipool.errors import UserError
 
 SIDES = ("train", "val", "test")
@@ -59,6 +60,10 @@ def test_stratified_is_within_one_graph_of_the_share(counts: list[int]) -> None:
         ids = getattr(split, side)
         share = np.array(counts) * len(ids) / len(y)
         assert np.all(np.abs(np.bincount(y[ids], minlength=len(counts)) - share) <= 1)
+    train, held = holdout(labelled(y), 0.1, seed=0)
+    assert len(held) == max(1, round(0.1 * len(y)))
+    assert sorted([*train, *held]) == list(range(len(y)))
+    assert set(y[train]) == set(y), "every class is trained on, if it has one graph"
 
 
 @given(st.lists(st.integers(1, 12), min_size=12, max_size=40), st.integers(0, 3))

@@ -17,8 +17,8 @@ from cgipool.data import GraphSet
 from cgipool.errors import UserError
 from cgipool.network import Output
 from cgipool.pool import METHODS
-from cgipool.training import split, together
-from cgipool.training.checkpoint import State, load_tensors
+from cgipool.training import average, split, together
+from cgipool.training.checkpoint import State, copy_of, load_tensors
 from cgipool.training.engine import Group
 from cgipool.training.objective import objective
 from cgipool.training.recipe import PAPER
@@ -39,6 +39,12 @@ ALL: dict[str, Any] = {name: value for choice in CHOICES for name, value in choi
 @pytest.fixture(scope="module")
 def graphs() -> GraphSet:
     return trees()
+
+
+@pytest.fixture(autouse=True)
+def soon_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainings are short here."""
+    monkeypatch.setattr(average, "SETTLED", 2)
 
 
 def named(choice: dict[str, Any]) -> str:
@@ -155,12 +161,15 @@ def test_a_killed_run_goes_on(graphs: GraphSet, tmp_path: Path, monkeypatch: pyt
         same(a, b, 0.0)
 
 
-def averaged(history: list[Tensor], decay: float) -> np.ndarray:
-    """The moving average of weights over steps, in float64."""
-    first, *rest = (value.double().numpy() for value in history)
-    for value in rest:
-        first = decay * first + (1 - decay) * value
-    return first
+def assert_averaged(found: dict[str, Tensor], history: list[dict[str, Tensor]]) -> None:
+    """Moving averages over steps with decay 0.9, in float64: of weights from the first, of running values from where
+    they have settled."""
+    for name in ("head.0.weight", "norms.0.weight", "norms.1.running_mean", "norms.2.running_var"):
+        first, *rest = (state[name].double().numpy() for state in history["running" in name :])
+        for value in rest:
+            first = 0.9 * first + 0.1 * value
+        np.testing.assert_allclose(found[name], first, rtol=1e-5, atol=1e-7, err_msg=name)
+        assert not torch.equal(found[name], history[-1][name]), name
 
 
 def test_the_average_follows_the_weights(graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,11 +177,11 @@ def test_the_average_follows_the_weights(graphs: GraphSet, tmp_path: Path, monke
     recipe = PAPER.but(**SMALL, norm="batch")
     (task,) = tasks_of(graphs, "topk", recipe.but(average=0.9), tmp_path, 1)
     training, bare = Training(task, graphs), Training(replace(task, recipe=recipe), graphs)
-    history: list[Tensor] = []
+    history: list[dict[str, Tensor]] = []
     follow = State.follow
 
     def noting(state: State, decay: float) -> None:
-        history.append(state.network.head[0].weight.detach().clone())
+        history.append(copy_of(state.network))
         follow(state, decay)
 
     for _ in range(2):
@@ -180,28 +189,24 @@ def test_the_average_follows_the_weights(graphs: GraphSet, tmp_path: Path, monke
             patch.setattr(State, "follow", noting)
             loss = training.train_epoch()
         assert loss == bare.train_epoch()
-    network, average = training.state.network, training.state.average
-    assert average is not None
+    assert training.state.average is not None
     assert len(history) == 6
-    np.testing.assert_allclose(average.head[0].weight.detach(), averaged(history, 0.9), rtol=1e-5, atol=1e-7)
+    found = training.state.average.state_dict()
+    assert_averaged(found, history)
     for name, value in bare.state.network.state_dict().items():
-        assert torch.equal(network.state_dict()[name], value), name
-    for name, value in network.named_buffers():
-        assert torch.equal(average.get_buffer(name), value), name
+        assert torch.equal(training.state.network.state_dict()[name], value), name
 
 
 def test_the_average_of_all_splits(graphs: GraphSet, tmp_path: Path) -> None:
-    tasks = tasks_of(graphs, "topk", PAPER.but(**SMALL, average=0.9), tmp_path)
+    tasks = tasks_of(graphs, "topk", PAPER.but(**SMALL, average=0.9, norm="batch"), tmp_path)
     group = Group(tasks, graphs)
     group.capture()
     group.programs["begin"]()
     history = []
     for _ in range(3):
         group.programs["step"]()
-        history.append(group.stack.state["head.0.weight"].clone())
-    average = group.stack.judged["head.0.weight"]
-    np.testing.assert_allclose(average, averaged(history, 0.9), rtol=1e-5, atol=1e-7)
-    assert not torch.equal(average, history[-1])
+        history.append({name: value.clone() for name, value in group.stack.state.items()})
+    assert_averaged(group.stack.judged, history)
 
 
 @pytest.mark.parametrize("way", [alone, train_together])

@@ -148,6 +148,20 @@ def test_a_course_ends_where_fewer_than_half_of_the_splits_train():
     assert (found.epoch, found.mean) == ([1, 2, 3], [4.0, 3.0, 4.0])
     assert found.low[0] == pytest.approx(np.quantile([1, 3, 5, 7], 0.1))
     assert course(record_with([[1.0]]), "train_loss") is None
+    assert course(record_with([[None, None]]), "val_loss") is None
+
+
+def test_a_course_is_by_epoch_where_each_split_has_epochs_of_its_own():
+    """Stored curves are thinned: the loss of a split is 1/1000 of the epoch here, whichever epochs are left of it."""
+    record = record_with([])
+    for end, points in ((100, 60), (300, 60), (400, 7)):
+        epochs = np.linspace(1, end, points).round().astype(int)
+        record.splits.append({"curve": {"epoch": epochs.tolist(), "val_loss": (epochs / 1000).tolist()}})
+    found = course(record, "val_loss")
+    assert found is not None
+    assert (found.epoch[0], found.epoch[-1], len(found.epoch)) == (1, 300, POINTS)
+    assert found.mean == pytest.approx(np.array(found.epoch) / 1000)
+    assert found.low == pytest.approx(found.high)
 
 
 def test_a_long_curve_is_thinned_to_its_ends_and_points_between():

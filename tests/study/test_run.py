@@ -250,6 +250,24 @@ def test_a_cell_taken_over_by_another_run_is_left_to_it(tmp_path: Path) -> None:
     thief.taken.release()
 
 
+def test_who_sleeps_while_another_finishes_its_cell_tells_no_failure(tmp_path: Path) -> None:
+    store, cell = Store(tmp_path), tiny().cells[0]
+
+    class Sleeper(Watcher):
+        slept = False
+
+        def epoch(self, cell: Any, progress: Progress) -> None:
+            if not self.slept:
+                self.slept = True
+                os.utime(tmp_path / "claims" / f"{cell.key}.json", (0, 0))
+                assert Runner(Store(tmp_path), "cpu").run([cell]).done == [cell.key]
+
+    outcome = Runner(store, "cpu", watcher=Sleeper()).run([cell])
+    assert (outcome.there, outcome.failed) == ([cell.key], [])
+    assert store.has(cell.key)
+    assert store.failure(cell.key) is None
+
+
 def test_a_finished_cell_needs_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, study = Store(tmp_path), tiny()
     Runner(store, "cpu").run(study.cells)

@@ -20,12 +20,12 @@ import scipy.stats
 from cgipool import load_dataset
 from cgipool.cli import main
 from cgipool.errors import UserError
-from cgipool.study.cell import Cell
+from cgipool.study.cell import Cell, Protocol
 from cgipool.study.gather import split_rows
 from cgipool.study.halving import Mean, Score, kept, mean_over, ranked, score
 from cgipool.study.plan import study_of
 from cgipool.study.records import read_book, validation_accuracy
-from cgipool.study.search import Results, Round, options_of, rounds, settings_of, summary, winner_of
+from cgipool.study.search import Results, Round, options_of, rounds, summary, winner_of
 from cgipool.study.search_file import Search, read_search, search_of
 from cgipool.study.space import Space, Trial, space_of
 from cgipool.study.store import Store, now
@@ -139,12 +139,15 @@ def test_the_winner_taken_apart() -> None:
 def test_the_base_keeps_its_alpha() -> None:
     space = space_of(PAPER, {"alpha": [0.001, 0.01], "alpha_proteins": [1.0, 0.1]})
     assert space.recipe(Trial("base")) == PAPER
-    assert space.recipe(Trial("1", {"alpha": 0.01})).alpha_proteins == 1.0, "it has choices of its own"
+    apart = space.recipe(Trial("1", {"alpha": 0.01}))
+    assert apart.alpha_proteins == 1.0, "it has choices of its own"
+    assert PAPER.but(**apart.settings()) == apart
+    assert "--set alpha=0.01 --set alpha_proteins=1.0" in Cell("cgi", "NCI1", apart, Protocol()).command("cpu")
     alone = space_of(PAPER, {"alpha": [0.001, 0.01]})
     assert alone.recipe(Trial("base")).alpha_proteins == 1.0
     recipe = alone.recipe(Trial("1", {"alpha": 0.01}))
     assert recipe.alpha_proteins == 0.01
-    assert settings_of(recipe) == {"alpha": 0.01}
+    assert recipe.settings() == {"alpha": 0.01}
 
 
 def test_any_setting_can_be_chosen_none_included() -> None:

@@ -13,7 +13,7 @@ from cgipool.cli.tables import plain_table
 from cgipool.study.cell import plain
 from cgipool.study.estimate import Estimate, in_words
 from cgipool.study.halving import ranked
-from cgipool.study.search import cells_of, options_of, settings_of, winner_of
+from cgipool.study.search import cells_of, options_of, winner_of
 from cgipool.study.space import BASE
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _winner_lines(search: "Search", one: "Round", winner: "Trial") -> Iterator[T
     yield table
     recipe = search.space.recipe(winner)
     yield f"\n[settings]\nrecipe = {json.dumps(recipe.name)}"
-    for name, value in settings_of(recipe).items():
+    for name, value in recipe.settings().items():
         yield f"{name} = {json.dumps('none' if value is None else value)}"
     yield f"\n{options_of(recipe)}\n"
 

@@ -120,13 +120,9 @@ class Encoder:
 
     def encode(self, graphs: GraphSet) -> Inputs:
         """The inputs of these graphs, of the fitted set or of others."""
-        codes = _Codes(graphs, self.source)
-        if len(codes.names) != len(self.values):
-            raise UserError(
-                f"{graphs.name}: {len(codes.names)} node label columns where {len(self.values)} were fitted"
-            )
-        if self.vocabulary == "all":
-            self._check_known(graphs, codes)
+        if strange := self.strange(graphs):
+            raise UserError(f"{graphs.name}: {strange[min(strange)]}")
+        codes = self._codes(graphs)
         offset, tables = 0, []
         for j, names in enumerate(codes.names):
             tables.append(offset + self._places(j, names))
@@ -137,18 +133,31 @@ class Encoder:
             return Inputs(category, self.columns, floats)
         return Inputs(np.asarray(category), self.columns, None if floats is None else np.asarray(floats))
 
-    def _check_known(self, graphs: GraphSet, codes: "_Codes") -> None:
-        """An error if a node has a label or degree that no column stands for."""
-        strange = [self._places(j, names) == len(self.values[j]) for j, names in enumerate(codes.names)]
-        if not any(column.any() for column in strange):
-            return
+    def strange(self, graphs: GraphSet) -> dict[int, str]:
+        """By number, why some of these graphs cannot be encoded: they have a label or degree that no column stands for,
+        and there is no "other"."""
+        codes = self._codes(graphs)
+        unknown = [self._places(j, names) == len(self.values[j]) for j, names in enumerate(codes.names)]
+        if self.vocabulary == "train" or not any(column.any() for column in unknown):
+            return {}
+        reasons: dict[int, str] = {}
         for nodes in _stretches(graphs, np.arange(graphs.n_graphs)):
             for j, column in enumerate(codes.of(nodes).T):
-                if (found := strange[j][column]).any():
-                    what = "degree" if self.source == "degree" else f"node label (column {j})"
-                    value = codes.names[j][column[np.argmax(found)]]
-                    story = f"{what} {value} is not in the vocabulary, which has no 'other' column"
-                    raise UserError(f"{graphs.name}: {story}")
+                what = "degree" if self.source == "degree" else f"node label (column {j})"
+                found = np.flatnonzero(unknown[j][column])
+                number = np.searchsorted(graphs.node_ptr, nodes[found], side="right") - 1
+                for graph, place in zip(*np.unique(number, return_index=True), strict=True):
+                    story = f"{what} {codes.names[j][column[found[place]]]} is not in the vocabulary"
+                    reasons.setdefault(int(graph), f"{story}, which has no 'other' column")
+        return reasons
+
+    def _codes(self, graphs: GraphSet) -> "_Codes":
+        codes = _Codes(graphs, self.source)
+        if len(codes.names) != len(self.values):
+            raise UserError(
+                f"{graphs.name}: {len(codes.names)} node label columns where {len(self.values)} were fitted"
+            )
+        return codes
 
     def _places(self, j: int, names: Names) -> NDArray[np.int32]:
         """[len(names)] for each value of label column j, its place in the stretch of j; "other" is the last."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cgipool.data.graphs import GraphSet
 from cgipool.data.importers.chem import Chem, MurckoScaffold, rdBase
 from cgipool.data.molecules import ATOM, BOND, NotAMoleculeError, parse_smiles
-from cgipool.data.splits import MIN_GRAPHS, Split, generator_of, side_of_class
+from cgipool.data.splits import MIN_GRAPHS, Split, generator_of, side_of_class, sizes_of
 from cgipool.errors import UserError
 
 Ints = NDArray[np.int64]
@@ -64,9 +64,8 @@ def _draw(group: Ints, seed: int, index: int) -> Split:
     n, members = len(group), np.bincount(group)
     if len(members) < 3:
         raise UserError(f"a split needs at least 3 scaffolds; the {n} molecules have {len(members)}")
-    sizes = np.array([n * 8 // 10, n // 10, n - n * 8 // 10 - n // 10])
     generator = generator_of(seed, index)
-    side = side_of_class(members, sizes, generator)
+    side = side_of_class(members, sizes_of(n), generator)
     _fill_empty(side, members, generator)
     train, val, test = (np.flatnonzero(side[group] == s) for s in range(3))
     return Split(index, train, val, test)

@@ -56,12 +56,18 @@ def random_splits(graphs: GraphSet, *, seed: int, indices: Iterable[int], kind: 
 
 
 def holdout(graphs: GraphSet, share: float, seed: int) -> tuple[Ids, Ids]:
-    """Training graphs, and a share of each class held back, at least one graph: for a model that is to be used."""
+    """Training graphs, and a share of each class held back, at least one graph: for a model that is to be used. No
+    class is held back as a whole: a graph of the most frequent one takes its place."""
     if not 0.0 < share < 1.0:
         raise UserError(f"the share held back must lie between 0 and 1, not {share}")
     n = graphs.n_graphs
     held = min(max(1, round(share * n)), n - 1)
-    side = _side_by_shares(graphs.y, np.array([n - held, held, 0]), generator_of(seed, 0))
+    generator = generator_of(seed, 0)
+    side = _side_by_shares(graphs.y, np.array([n - held, held, 0]), generator)
+    for lone in np.setdiff1d(graphs.y, graphs.y[side == 0]):
+        most = np.bincount(graphs.y[side == 0]).argmax()
+        side[np.flatnonzero(graphs.y == lone)[0]] = 0
+        side[generator.choice(np.flatnonzero((graphs.y == most) & (side == 0)))] = 1
     return np.flatnonzero(side == 0), np.flatnonzero(side == 1)
 
 
@@ -134,6 +140,12 @@ def check_graphs(graphs: GraphSet) -> None:
         raise UserError(f"{graphs.name} has graphs of one class only; there is nothing to classify")
 
 
+def sizes_of(n: int) -> Ids:
+    """[3] how many of n graphs train, validate and test: ⌊0.8 n⌋, ⌊0.1 n⌋ and the rest."""
+    train, val = n * 8 // 10, n // 10
+    return np.array([train, val, n - train - val])
+
+
 def generator_of(seed: int, index: int) -> np.random.Generator:
     """The source of the draws of one split."""
     if seed < 0 or index < 0:
@@ -143,8 +155,7 @@ def generator_of(seed: int, index: int) -> np.random.Generator:
 
 def _draw(graphs: GraphSet, seed: int, index: int, kind: str, twins: Ids | None) -> Split:
     n = graphs.n_graphs
-    sizes = np.array([n * 8 // 10, n // 10, n - n * 8 // 10 - n // 10])
-    generator = generator_of(seed, index)
+    sizes, generator = sizes_of(n), generator_of(seed, index)
     if twins is not None:
         side = side_of_class(np.bincount(twins), sizes, generator)[twins]
     elif kind == "stratified":

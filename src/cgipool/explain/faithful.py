@@ -13,7 +13,7 @@ from cgipool.errors import UserError
 from cgipool.explain.subgraphs import cut, random_nodes, sum_by_graph
 from cgipool.explain.trace import Trace, member_of, trace
 from cgipool.fitted import FittedModel
-from cgipool.predict import graph_chunks
+from cgipool.predict import graph_chunks, known_to
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def faithfulness(model: FittedModel, graphs: GraphSet, member: int = 0, seed: in
     """
     alone = member_of(model, member)
     left, motif, chance, right, unread = [], [], [], [], 0
-    for number, chunk in enumerate(graph_chunks(graphs)):
+    for number, chunk in enumerate(known_to(alone, graph_chunks(graphs))):
         unread += len(chunk.reasons)
         if chunk.graphs is None:
             continue
@@ -86,7 +86,10 @@ def _right(
         "without the kept nodes": ~kept,
         "without as many random nodes": ~drawn,
     }
-    guesses = {name: model.predict_proba(cut(graphs, nodes)).argmax(1) for name, nodes in cuts.items()}
+    try:
+        guesses = {name: model.predict_proba(cut(graphs, nodes)).argmax(1) for name, nodes in cuts.items()}
+    except UserError as error:  # a degree that only a part of a graph has
+        raise UserError(f"the model cannot be asked about parts of graphs: {error}") from None
     return {name: (guess == y)[y >= 0] for name, guess in ({"the graphs as they are": found.guess} | guesses).items()}
 
 

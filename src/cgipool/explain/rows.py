@@ -14,7 +14,7 @@ from cgipool.data.graphs import GraphSet
 from cgipool.errors import UserError
 from cgipool.explain.trace import Trace, member_of, trace
 from cgipool.fitted import FittedModel
-from cgipool.predict import Chunk, graph_chunks
+from cgipool.predict import Chunk, graph_chunks, known_to
 
 
 def write_scores(out: TextIO, model: FittedModel, graphs: GraphSet, member: int = 0) -> tuple[int, int]:
@@ -24,7 +24,7 @@ def write_scores(out: TextIO, model: FittedModel, graphs: GraphSet, member: int 
     table = csv.writer(out, lineterminator="\n")
     count, unread = 0, 0
     names: list[str] | None = None
-    for chunk in graph_chunks(graphs):
+    for chunk in known_to(alone, graph_chunks(graphs)):
         count, unread = count + len(chunk.ids), unread + len(chunk.reasons)
         found = None if chunk.graphs is None else trace(alone, chunk.graphs)
         if names is None:

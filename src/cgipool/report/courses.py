@@ -27,28 +27,24 @@ class Course:
 def course(record: Record, name: str) -> Course | None:
     """A quantity of the curves (train_loss, val_loss or val_accuracy); None where no split has it.
 
-    Splits stop at different epochs, and those that go on are not the average ones: hence the half.
+    A stored curve has few of its split's epochs, and each split its own: between them a straight line is taken. Splits
+    stop at different epochs, and those that go on are not the average ones: hence the half.
     """
-    curves = sorted((_curve(row, name) for row in record.splits), key=lambda curve: -curve.shape[1])
-    curves = [curve for curve in curves if curve.shape[1]]
+    curves = [curve for row in record.splits if (curve := _curve(row, name)).size]
     if not curves:
         return None
-    last = curves[(len(curves) - 1) // 2].shape[1]
-    table = np.full((len(curves), last), np.nan)
-    for row, curve in zip(table, curves, strict=True):
-        row[: curve.shape[1]] = curve[1, :last]
-    places = [place for place in chosen(last) if np.isfinite(table[:, place]).any()]
-    shown = table[:, places]
-    low, high = np.nanquantile(shown, (0.1, 0.9), axis=0)
-    epochs = curves[0][0, places].astype(int)
-    return Course(epochs.tolist(), np.nanmean(shown, axis=0).tolist(), low.tolist(), high.tolist())
+    ends = sorted((int(epoch[-1]) for epoch, _ in curves), reverse=True)
+    epochs = chosen(ends[(len(ends) - 1) // 2]) + 1
+    table = np.stack([np.interp(epochs, at, value, left=np.nan, right=np.nan) for at, value in curves])
+    low, high = np.nanquantile(table, (0.1, 0.9), axis=0)
+    return Course(epochs.tolist(), np.nanmean(table, axis=0).tolist(), low.tolist(), high.tolist())
 
 
 def thinned(row: dict[str, Any], name: str) -> list[tuple[int, float]]:
     """Epoch and value of a split's curve, at few epochs; the first and the last among them."""
     curve = _curve(row, name)
     few = curve[:, chosen(curve.shape[1])].T
-    return [(int(epoch), float(value)) for epoch, value in few if np.isfinite(value)]
+    return [(int(epoch), float(value)) for epoch, value in few]
 
 
 def chosen(length: int) -> NDArray[np.int64]:
@@ -67,8 +63,7 @@ def diagnostics(record: Record) -> dict[str, list[float]]:
 
 
 def _curve(row: dict[str, Any], name: str) -> NDArray[np.float64]:
-    """[2, epochs] epochs and values of a split; a value that is None becomes NaN."""
+    """[2, epochs] epochs and values of a split, where there is a value."""
     curve = row.get("curve") or {}
-    epochs, values = (np.array(curve.get(part) or [], dtype=np.float64) for part in ("epoch", name))
-    length = min(len(epochs), len(values))
-    return np.stack([epochs[:length], values[:length]])
+    pairs = zip(curve.get("epoch") or [], curve.get(name) or [], strict=False)
+    return np.array([pair for pair in pairs if pair[1] is not None], dtype=np.float64).reshape(-1, 2).T

@@ -78,10 +78,7 @@ class Cell:
         for option in ("first", "split_kind", "ensemble"):
             if getattr(protocol, option) != getattr(usual, option):
                 words += [f"--{option.replace('_', '-')}", str(getattr(protocol, option))]
-        changes = self.recipe.changes()
-        if "alpha" in changes:
-            changes.pop("alpha_proteins", None)  # which follows it
-        for setting, value in changes.items():
+        for setting, value in self.recipe.settings().items():
             words += ["--set", f"{setting}={plain(value)}"]
         return shlex.join([*words, "--device", device.split(":")[0]])
 

@@ -10,7 +10,7 @@ claims on a cell are a chain, whose last link counts. Nothing is renamed or writ
   not. It does not: KEY.json is removed before any successor, and tokens are random and come once.
 * Who releases succeeds to itself first. If that fails somebody took over, and nothing is removed; if not, nobody can
   take over between looking and removing. One who dies there leaves a last link that expires like any other.
-* A holder that slept through its expiry believes in its claim until its next beat, which no file can prevent.
+* A holder that slept through its expiry believes in its claim until it looks, which no file can prevent.
 """
 
 import errno
@@ -96,14 +96,17 @@ class Claim:
             for path in [] if self.lost else [self._folder / f"{self.key}.json", *successors]:
                 path.unlink(missing_ok=True)
 
+    def look(self) -> bool:
+        """Whether the cell is still ours, looked up now: `lost` is as of the last beat."""
+        # A shared file system may stumble; the next look asks again.
+        with suppress(OSError):
+            last = _last(self._folder, self.key)
+            self.lost = self.lost or last is None or last.token != self._link.token
+        return not self.lost
+
     def _keep(self) -> None:
-        while not self._over.wait(self._beat):
-            # A shared file system may stumble; the next beat asks again.
+        while not self._over.wait(self._beat) and self.look():
             with suppress(OSError):
-                last = _last(self._folder, self.key)
-                if last is None or last.token != self._link.token:
-                    self.lost = True
-                    return
                 os.utime(self._link.path)
 
     def __enter__(self) -> Self:

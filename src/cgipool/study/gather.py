@@ -32,23 +32,24 @@ def split_rows(folder: Path) -> list[dict[str, Any]]:
 
 def _row(folder: Path, sizes: dict[int, dict[str, int]]) -> dict[str, Any]:
     result = read_json(folder / "result.json")
-    logs = sorted(folder.glob("member-*/metrics.jsonl")) or [folder / "metrics.jsonl"]
-    epochs = Log(logs[0]).rows()  # of an ensemble, the first member's
+    bests = [member["best_epoch"] for member in result.get("members", [result])]
+    logs = sorted(folder.glob("member-*/metrics.jsonl"), key=lambda log: (len(log.parent.name), log))
+    trained = [Log(log).rows() for log in logs or [folder / "metrics.jsonl"]]
+    shown = trained[0]  # of an ensemble, the first member's
     row = {
         name: result[name] for name in ("split", "epochs", "best_epoch", "val_loss", "test", "parameters", "seconds")
     }
-    row |= {"val_accuracy": _val_accuracy(logs, result)}
-    row |= {"graphs": sizes[result["split"]], "curve": _curve(epochs), "diagnostics": _diagnostics(epochs, result)}
+    row |= {"val_accuracy": _val_accuracy(trained, bests)}
+    row |= {"graphs": sizes[result["split"]], "curve": _curve(shown), "diagnostics": _diagnostics(shown, bests[0])}
     return row | ({"members": result["members"]} if "members" in result else {})
 
 
-def _val_accuracy(logs: list[Path], result: dict[str, Any]) -> float | None:
+def _val_accuracy(trained: list[list[dict[str, Any]]], bests: list[int]) -> float | None:
     """At the best epoch, and of an ensemble the mean over its members, each at its own; None without a log."""
-    bests = [member["best_epoch"] for member in result.get("members", [result])]
     found = [
         row["val_accuracy"]
-        for log, best in zip(logs, bests, strict=True)
-        for row in Log(log).rows()
+        for epochs, best in zip(trained, bests, strict=True)
+        for row in epochs
         if row["epoch"] == best
     ]
     return None if len(found) < len(bests) or None in found else float(np.mean(found))
@@ -60,11 +61,11 @@ def _curve(epochs: list[dict[str, Any]]) -> dict[str, list[Any]]:
     return {"epoch": [row["epoch"] for row in rows]} | {name: [_short(row[name]) for row in rows] for name in COURSES}
 
 
-def _diagnostics(epochs: list[dict[str, Any]], result: dict[str, Any]) -> dict[str, list[Any]]:
+def _diagnostics(epochs: list[dict[str, Any]], best: int) -> dict[str, list[Any]]:
     """What the method told of itself in the best epoch, by level."""
-    best = [row for row in epochs if row["epoch"] == result["best_epoch"]]
+    rows = [row for row in epochs if row["epoch"] == best]
     plain = {"epoch", "seconds", *COURSES}
-    return {name: list(map(_short, value)) for row in best for name, value in row.items() if name not in plain}
+    return {name: list(map(_short, value)) for row in rows for name, value in row.items() if name not in plain}
 
 
 def _short(value: float | None) -> float | None:

@@ -193,7 +193,7 @@ class RayRunner:
 
     def _finish(self, hand: _InHand, told: dict[str, Any]) -> None:
         with hand.claim:
-            if not hand.claim.lost:
+            if hand.claim.look():
                 self.store.take_over(hand.cell.key, told)
         self._begins(hand)
         self._ended(hand.cell, "elsewhere" if hand.claim.lost else told.get("reason", "done"))

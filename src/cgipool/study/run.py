@@ -193,7 +193,7 @@ class Runner:
         try:
             self._fit(cell, claim)
             legs.end(time.monotonic() - began)
-            if claim.lost:
+            if not claim.look():
                 return "elsewhere"
             work = self.store.work(cell.key)
             self.store.finish(cell.key, cell.config, split_rows(work), self._provenance(cell, legs))
@@ -207,7 +207,8 @@ class Runner:
                 raise Stopped from None
             raise
         except Exception as error:
-            return self._failed(cell, error)
+            # Who took the cell over may have removed its folder from under this run: that is no failure of the cell.
+            return self._failed(cell, error) if claim.look() else "elsewhere"
         finally:
             if self.device.startswith("cuda"):
                 torch.cuda.empty_cache()

@@ -134,18 +134,10 @@ def winner_of(search: Search, found: Sequence[Round]) -> Trial | None:
     return last[0].best if last and last[0].scores else None
 
 
-def settings_of(recipe: Recipe) -> dict[str, Any]:
-    """What a user has to set, beside the recipe's name, to get a recipe."""
-    changes = recipe.changes()
-    if "alpha" in changes and recipe.alpha_proteins == recipe.alpha:
-        changes.pop("alpha_proteins", None)  # which follows it
-    return changes
-
-
 def options_of(recipe: Recipe) -> str:
     """The options of the command line that give a recipe."""
     words = ["--recipe", recipe.name]
-    for name, value in settings_of(recipe).items():
+    for name, value in recipe.settings().items():
         words += ["--set", f"{name}={plain(value)}"]
     return shlex.join(words)
 

@@ -41,13 +41,14 @@ class State:
         return self.network if self.average is None else self.average
 
     def follow(self, decay: float) -> None:
-        """After a step, move the average. Buffers, such as running means, are taken as they are."""
+        """After a step, move the average."""
         if self.average is None:
             return
         assert self.optimizer is not None, "nothing to learn"
         step = next(iter(self.optimizer.state.values()))["step"]
-        follow(self.average.parameters(), self.network.parameters(), decay, step)
-        self.average.update(dict(self.network.named_buffers()))
+        buffers = dict(self.network.named_buffers())
+        averages = dict(self.average.named_parameters()) | dict(self.average.named_buffers())
+        follow(averages, dict(self.network.named_parameters()) | buffers, buffers, decay, step)
 
     def note(self, val_loss: float) -> None:
         """Remember the judged weights if this validation loss is the lowest so far."""
@@ -92,7 +93,7 @@ def save_state(path: Path, state: State) -> None:
     tensors = {f"now/{name}": value for name, value in state.network.state_dict().items()}
     tensors |= {f"best/{name}": value for name, value in state.best.items()}
     if state.average is not None:
-        tensors |= {f"average/{name}": value for name, value in state.average.named_parameters()}
+        tensors |= {f"average/{name}": value for name, value in state.average.state_dict().items()}
     for name, parameter in state.network.named_parameters():
         tensors |= {f"adam/{part}/{name}": value for part, value in state.optimizer.state[parameter].items()}
     header = {"epoch": str(state.epoch), "best_epoch": str(state.best_epoch), "best_loss": state.best_loss.hex()}
@@ -104,11 +105,9 @@ def load_state(path: Path, state: State) -> None:
     tensors, header = load_tensors(path)
     assert state.optimizer is not None, "nothing to learn, hence nothing to resume"
     try:
-        now = _under("now/", tensors)
-        state.network.load_state_dict(now)
+        state.network.load_state_dict(_under("now/", tensors))
         if state.average is not None:
-            names = [name for name, _ in state.average.named_parameters()]
-            state.average.load_state_dict(now | {name: tensors[f"average/{name}"] for name in names})
+            state.average.load_state_dict({name: tensors[f"average/{name}"] for name in state.average.state_dict()})
         state.best = _under("best/", tensors)
         for part in ("step", "exp_avg", "exp_avg_sq"):
             moments = _under(f"adam/{part}/", tensors)

@@ -239,8 +239,7 @@ class Group:
 
     def set_dropout(self, epoch: int) -> bool:
         """Whether the dropout of this epoch differs from that of the captured step."""
-        quiet = self.recipe.dropout_epochs is not None and epoch > self.recipe.dropout_epochs
-        before, self.stack.base.dropout = self.stack.base.dropout, 0.0 if quiet else self.recipe.dropout
+        before, self.stack.base.dropout = self.stack.base.dropout, self.recipe.dropout_at(epoch)
         return before != self.stack.base.dropout
 
     def keep(self, splits: list[int]) -> None:

@@ -1,7 +1,7 @@
 """What a split has in its folder: a log and a checkpoint while it trains, and what it leaves there."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from torch import Tensor
@@ -9,7 +9,7 @@ from torch import Tensor
 from cgipool.files import write_atomically, write_json
 from cgipool.training.checkpoint import save_tensors
 from cgipool.training.log import Log
-from cgipool.training.task import Task
+from cgipool.training.task import Diverged, Task
 
 CHECKPOINT = "checkpoint.safetensors"
 """In a split's folder while it trains."""
@@ -47,6 +47,16 @@ def finish_split(task: Task, best: dict[str, Tensor], outcome: Outcome, log: Log
     }
     write_json(task.folder / "result.json", result)
     (task.folder / CHECKPOINT).unlink(missing_ok=True)
+
+
+def give_up(task: Task, epoch: int, best: dict[str, Tensor], best_epoch: int) -> NoReturn:
+    """A training whose loss is no number any more keeps its best weights, and is an error."""
+    weights = task.folder / "weights.safetensors"
+    save_tensors(weights, best, {"epoch": str(best_epoch)})
+    raise Diverged(
+        f"{task}: the loss became NaN or infinite in epoch {epoch}; "
+        f"the weights of epoch {best_epoch} are kept in {weights}"
+    )
 
 
 def save_array(path: Path, values: np.ndarray) -> None:

@@ -6,9 +6,10 @@
 import math
 import tomllib
 from dataclasses import asdict, dataclass, fields, replace
-from numbers import Integral, Real
 from types import NoneType
 from typing import Any, get_args, get_type_hints
+
+import numpy as np
 
 from cgipool.data.features import SOURCES, VOCABULARIES
 from cgipool.errors import UserError, unknown
@@ -75,7 +76,7 @@ class Recipe:
     """Where the norm of all gradients of a step is larger, they are scaled down to it; 0: never. Paper: never."""
     average: float = 0.0
     """Decay per step of an exponential moving average of the weights, which is validated, kept and tested in place of
-    the weights themselves; 0: none. Paper: none."""
+    the weights themselves, with an average of batch norm's running values; 0: none. Paper: none."""
     batch_size: int = 128
     """Graphs per step. The paper names none; 128 is the released code's."""
     shuffle: bool = True
@@ -139,15 +140,17 @@ class Recipe:
         share = 1.0 if self.schedule == "constant" else 0.5 * (1.0 + math.cos(math.pi * (epoch - 1) / self.epochs))
         return self.lr * share * min(1.0, epoch / (self.warmup + 1))
 
+    def dropout_at(self, epoch: int) -> float:
+        """The dropout of an epoch."""
+        return self.dropout if self.dropout_epochs is None or epoch <= self.dropout_epochs else 0.0
+
     def but(self, **changes: Any) -> "Recipe":
         """This recipe with some settings changed."""
         known = {field.name for field in fields(self)}
         for name in changes:
             if name not in known:
                 raise unknown("setting", name, known)
-            _check_kind(name, changes[name])
-            if get_type_hints(Recipe)[name] is float:  # 1 and 1.0 are one setting
-                changes[name] = float(changes[name])
+            changes[name] = _plain(name, changes[name])
         if "alpha" in changes:  # a user's α holds on every data set
             changes.setdefault("alpha_proteins", changes["alpha"])
         return replace(self, **changes)
@@ -156,6 +159,14 @@ class Recipe:
         """The settings that differ from those of the recipe that bears this name."""
         usual = RECIPES.get(self.name, PAPER).to_json()
         return {name: value for name, value in self.to_json().items() if value != usual[name]}
+
+    def settings(self) -> dict[str, Any]:
+        """What `but` has to change in the recipe that bears this name to make this one of it."""
+        changes = self.changes()
+        if "alpha" in changes:  # which `alpha_proteins` follows
+            changes.pop("alpha_proteins", None)
+            changes |= {} if self.alpha_proteins == self.alpha else {"alpha_proteins": self.alpha_proteins}
+        return changes
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""
@@ -182,21 +193,18 @@ hash of its settings: with this value a setting is left out of it, so that the r
 What was written before and lacks a setting means this value."""
 
 
-def _check_kind(name: str, value: Any) -> None:
-    """An error unless a value is of a setting's type; a whole number will do for a float."""
+def _plain(name: str, value: Any) -> Any:
+    """The value as Python's own, NumPy's numbers included; an error unless it is of the setting's type. A whole number
+    will do for a float: 1 and 1.0 are one setting."""
     hint = get_type_hints(Recipe)[name]
     kinds = get_args(hint) or (hint,)
-    if isinstance(value, bool):
-        sound = bool in kinds
-    elif isinstance(value, Integral):
-        sound = int in kinds or float in kinds
-    elif isinstance(value, Real):
-        sound = float in kinds
-    else:
-        sound = type(value) in kinds
-    if not sound:
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, int) and not isinstance(value, bool) and int not in kinds:
+        value = float(value)
+    if type(value) not in kinds:
         words = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", NoneType: "none"}
         raise UserError(f"{name} must be {' or '.join(words[kind] for kind in kinds)}, not {value!r}")
+    return value
 
 
 def parse_setting(text: str) -> tuple[str, Any]:

@@ -18,14 +18,14 @@ from cgipool.data.graphs import GraphSet
 from cgipool.files import write_json
 from cgipool.network import Model
 from cgipool.pool import method_named
-from cgipool.training.checkpoint import State, copy_of, load_state, save_state, save_tensors
+from cgipool.training.checkpoint import State, copy_of, load_state, save_state
 from cgipool.training.evaluate import Chunks, Evaluation, chunks, evaluate
 from cgipool.training.initial import fit_encoder, initial_model
 from cgipool.training.log import Log
 from cgipool.training.metrics import report
 from cgipool.training.objective import class_weights, classification_loss, objective
-from cgipool.training.outcome import CHECKPOINT, METRICS, Outcome, finish_split
-from cgipool.training.task import EVALUATION, STEP, Diverged, Progress, Task, Tell, epoch_ids, finished
+from cgipool.training.outcome import CHECKPOINT, METRICS, Outcome, finish_split, give_up
+from cgipool.training.task import EVALUATION, STEP, Progress, Task, Tell, epoch_ids, finished
 
 SAVE_SECONDS = 2.0
 """A checkpoint is written at most this often, so that short epochs are not spent on writing."""
@@ -90,8 +90,7 @@ class Training:
         assert optimizer is not None, "nothing to learn"
         epoch = self.state.epoch + 1
         own_weight = self.own_weight(epoch)
-        quiet = self.recipe.dropout_epochs is not None and epoch > self.recipe.dropout_epochs
-        network.dropout = 0.0 if quiet else self.recipe.dropout
+        network.dropout = self.recipe.dropout_at(epoch)
         optimizer.param_groups[0]["lr"] = self.recipe.rate_at(epoch)
         network.train()
         losses, graphs = [], []
@@ -142,16 +141,16 @@ class Training:
             seconds = time.perf_counter() - start
             val_loss, val_accuracy, answer = self.validate()
             if not (math.isfinite(train_loss) and math.isfinite(val_loss)):
-                self._give_up(state)
+                give_up(self.task, state.epoch, state.best, state.best_epoch)
             state.note(val_loss)
             row = {"epoch": state.epoch, "train_loss": train_loss, "val_loss": val_loss, "val_accuracy": val_accuracy}
             log.append(row | {"seconds": seconds} | answer.metrics)
             if time.monotonic() - saved >= SAVE_SECONDS:
                 self.save()
                 saved = time.monotonic()
-            told = Progress(self.task.split.index, state.epoch, val_loss, val_accuracy, state.best_epoch)
+            numbers = (state.epoch, val_loss, val_accuracy, state.best_epoch)
             try:
-                tell(told._replace(member=self.task.member))
+                tell(Progress(self.task.split.index, *numbers, member=self.task.member))
             except KeyboardInterrupt:  # who is told may end the training; nothing of it is lost
                 self.save()
                 raise
@@ -159,14 +158,6 @@ class Training:
     def save(self) -> None:
         """Write a checkpoint."""
         save_state(self.task.folder / CHECKPOINT, self.state)
-
-    def _give_up(self, state: State) -> None:
-        weights = self.task.folder / "weights.safetensors"
-        save_tensors(weights, state.best, {"epoch": str(state.best_epoch)})
-        raise Diverged(
-            f"{self.task}: the loss became NaN or infinite in epoch {state.epoch}; "
-            f"the weights of epoch {state.best_epoch} are kept in {weights}"
-        )
 
     def test(self) -> tuple[dict[str, Any], np.ndarray]:
         """Restore the best weights and read the test graphs, once: metrics and probabilities [n, classes]."""

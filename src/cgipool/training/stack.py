@@ -52,9 +52,9 @@ class Stack:
         self.rate = recipe.lr if recipe.steady else torch.tensor(recipe.lr, device=device)
         self.moments = {name: _no_moments(p) for name, p in self.params.items()}
         """Adam's state by name of weight. The count of steps is the same for all splits, and has no split axis."""
-        averaged = self.params if recipe.average > 0.0 else {}
-        self.average = {name: p.detach().clone() for name, p in averaged.items()}
-        """The averaged weights by name, if the recipe wants them."""
+        averaged = self.state if recipe.average > 0.0 else {}
+        self.average = {name: value.clone() for name, value in averaged.items()}
+        """The average of `state` over steps by name, if the recipe wants one."""
 
     @property
     def state(self) -> dict[str, Tensor]:
@@ -64,8 +64,8 @@ class Stack:
 
     @property
     def judged(self) -> dict[str, Tensor]:
-        """As `state`, with averaged weights if there are such: what is validated and tested."""
-        return self.state | self.average
+        """What is validated and tested: the average if there is one, else `state`."""
+        return self.average or self.state
 
     @property
     def splits(self) -> int:
@@ -104,9 +104,11 @@ class Stack:
         losses.sum().backward()
         if self.recipe.clip > 0.0:
             self._clip()
-        self._adam()
+        number = self._adam()
         for name, value in buffers.items():
             self.buffers[name].copy_(value)
+        if self.average:
+            follow(self.average, self.state, self.buffers, self.recipe.average, number)
         return losses.detach()
 
     @torch.no_grad()
@@ -119,9 +121,9 @@ class Stack:
             gradient.mul_(share.view(-1, *[1] * (gradient.ndim - 1)))
 
     @torch.no_grad()
-    def _adam(self) -> None:
-        """One update of all weights that have a gradient. torch's own function, not its optimiser: making one of those
-        imports torch's compiler, which takes seconds."""
+    def _adam(self) -> Tensor:
+        """One update of all weights that have a gradient; the number of the step. torch's own function, not its
+        optimiser: making one of those imports torch's compiler, which takes seconds."""
         trained = {name: p for name, p in self.params.items() if p.grad is not None}
         moments = [self.moments[name] for name in trained]
         adam(
@@ -143,8 +145,7 @@ class Stack:
         )
         for p in trained.values():
             p.grad = None
-        if self.average:
-            follow(self.average.values(), self.params.values(), self.recipe.average, moments[0]["step"])
+        return moments[0]["step"]
 
     @torch.no_grad()
     def answer(self, state: dict[str, Tensor], batch: Batch) -> Answer:

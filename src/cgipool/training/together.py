@@ -17,8 +17,8 @@ from cgipool.training.engine import HISTORY, Group
 from cgipool.training.initial import fit_encoder, initial_model
 from cgipool.training.log import Log
 from cgipool.training.metrics import report
-from cgipool.training.outcome import CHECKPOINT, Outcome, finish_split
-from cgipool.training.task import Diverged, Progress, Task, Tell, finished
+from cgipool.training.outcome import CHECKPOINT, METRICS, Outcome, finish_split, give_up
+from cgipool.training.task import Progress, Task, Tell, finished
 
 LOOK_SECONDS, SAVE_SECONDS = 0.3, 10.0
 """How often the host looks at the device, and how often checkpoints are written."""
@@ -154,26 +154,17 @@ class Run:
     def _note(self, task: Task, epoch: int, row: dict[str, Any]) -> Progress:
         number, loss = task.number, row["val_loss"]
         if not (math.isfinite(row["train_loss"]) and math.isfinite(loss)):
-            self._give_up(task, epoch)
+            give_up(task, epoch, self.group.best_of(self.group.tasks.index(task)), self.best[number][1])
         if loss < self.best[number][0]:
             self.best[number] = (loss, epoch)
         _log(task).append({"epoch": epoch, **row, "seconds": self.pace})
-        told = Progress(task.split.index, epoch, loss, row["val_accuracy"], self.best[number][1])
-        return told._replace(member=task.member)
+        numbers = (epoch, loss, row["val_accuracy"], self.best[number][1])
+        return Progress(task.split.index, *numbers, member=task.member)
 
     def _note_stopped(self) -> None:
         for number, (_, best_epoch) in self.best.items():
             if self.epoch >= self.recipe.epochs or self.epoch - best_epoch >= self.recipe.patience:
                 self.stopped.add(number)
-
-    def _give_up(self, task: Task, epoch: int) -> None:
-        weights = task.folder / "weights.safetensors"
-        best_epoch = self.best[task.number][1]
-        save_tensors(weights, self.group.best_of(self.group.tasks.index(task)), {"epoch": str(best_epoch)})
-        raise Diverged(
-            f"{task}: the loss became NaN or infinite in epoch {epoch}; "
-            f"the weights of epoch {best_epoch} are kept in {weights}"
-        )
 
     def _finish(self) -> None:
         """Test the splits that have stopped, and write what they leave."""
@@ -220,4 +211,4 @@ class Run:
 
 
 def _log(task: Task) -> Log:
-    return Log(task.folder / "metrics.jsonl")
+    return Log(task.folder / METRICS)
