@@ -1,6 +1,7 @@
 """`GraphClassifier` and its file: scikit-learn's tools, all kinds of graphs, models that survive a new process."""
 
 import json
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,7 @@ def test_predictions(graphs: GraphSet, y: np.ndarray) -> None:
     assert (model.predict(graphs) == model.classes_[p.argmax(1)]).all()
     assert model.score(graphs, y) == pytest.approx((model.predict(graphs) == y).mean())
     assert model.transform(graphs).shape == (len(graphs), 16)
+    assert (pickle.loads(pickle.dumps(model)).predict_proba(graphs) == p).all()
 
 
 def test_the_same_graphs_in_every_form(graphs: GraphSet) -> None:
