@@ -120,6 +120,8 @@ class Encoder:
 
     def encode(self, graphs: GraphSet) -> Inputs:
         """The inputs of these graphs, of the fitted set or of others."""
+        if self.source == "label" and graphs.category is None:
+            raise UserError(f"{graphs.name} has no node labels, where {len(self.values)} columns of them were fitted")
         codes = _Codes(graphs, self.source)
         if len(codes.names) != len(self.values):
             raise UserError(
