@@ -76,7 +76,8 @@ def test_a_broken_graph_is_told_and_does_not_stop_the_rest(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("predict", "none.safetensors", "motifs"), "cannot read none.safetensors"),
+        (("predict", "none.safetensors", "motifs"), "cannot read none.safetensors: No such file or directory\n"),
+        (("explain", "MODEL", "rows.csv", "--graph", "0"), "import it first: cgipool data import rows.csv --out DIR"),
         (("predict", "MODEL", "nowhere.zip"), "there is no data set at nowhere.zip"),
         (("predict", "MODEL", "motifs", "--shard", "3"), "--shard '3' is not of the form I/N"),
         (("predict", "MODEL", "motifs", "--shard", "rank"), "neither RANK nor SLURM_PROCID is set"),
@@ -91,6 +92,7 @@ def test_errors_are_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
+    Path("rows.csv").write_text("smiles\nCCO\n")
     assert main([str(model) if word == "MODEL" else word for word in words]) == 2
     error = capsys.readouterr().err
     assert said in error
