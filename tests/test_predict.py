@@ -83,6 +83,8 @@ def test_a_broken_graph_is_told_and_does_not_stop_the_rest(
         (("predict", "MODEL", "motifs", "--shard", "rank"), "neither RANK nor SLURM_PROCID is set"),
         (("predict", "MODEL", "motifs", "--shard", "0/3"), "the first number must be from 1 to 3"),
         (("fit", "motifs", "--out", "no/where/model"), "there is no folder no/where"),
+        (("predict", "MODEL", "motifs", "--out", "no/rows.csv"), "cannot write no/rows.csv: there is no folder no"),
+        (("demo", "--out", "rows.csv/pictures"), "rows.csv/pictures: Not a directory"),
         (("fit", "motifs", "--set", "widht=3"), "unknown setting 'widht'"),
         (("fit", "motifs", "--validation", "2"), "between 0 and 1"),
     ],
