@@ -209,6 +209,9 @@ def test_wrong_inputs(graphs: GraphSet) -> None:
         classifier().fit(graphs.to_pyg())
     with pytest.raises(UserError, match="graphs must be"):
         classifier().fit(3, [0])
+    for single in (graphs.to_pyg()[0], graphs.to_networkx()[0]):
+        with pytest.raises(UserError, match="put a single graph into a list"):
+            classifier().fit(single, [0])
     with pytest.raises(UserError, match="of one kind"):
         classifier().fit([graphs[0], 3], [0, 1])
     model = classifier(attributes=True, features="degree")
