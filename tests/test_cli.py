@@ -171,6 +171,8 @@ RATIO = "ratio must be a share in (0, 1] or a whole number of nodes from 1, not 
         ("train --alpha nan", "alpha must be at least 0, not nan"),
         ("train --alpha -1", "alpha must be at least 0, not -1"),
         ("train --epoch 3", "No such option: --epoch"),
+        ("train --weight-decay 0", "it is a setting of the recipe: --set weight_decay=VALUE"),
+        ("fit motifs --name x", "No such option: --name (see cgipool fit --help)"),
         ("train --epochs", "Option '--epochs' requires an argument"),
         ("train motifs NCI1", "Got unexpected extra argument"),
         ("trian", "No such command 'trian'"),
@@ -340,3 +342,13 @@ def test_methods(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().out
     for text in ("cgi-nomi", "CGIPool-RS", "SIGIR 2021"):
         assert text in said
+
+
+def test_the_terminal_breaks_the_lines_of_help(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert main(["predict", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert "Memory does not grow with the number of graphs;" in re.sub(r"\s+", " ", text)
+    assert "grow with the\n" not in re.sub(r" +\n", "\n", text)

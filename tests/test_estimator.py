@@ -2,6 +2,7 @@
 
 import json
 import math
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +56,7 @@ def test_predictions(graphs: GraphSet, y: np.ndarray) -> None:
     assert (model.predict(graphs) == model.classes_[p.argmax(1)]).all()
     assert model.score(graphs, y) == pytest.approx((model.predict(graphs) == y).mean())
     assert model.transform(graphs).shape == (len(graphs), 16)
+    assert (pickle.loads(pickle.dumps(model)).predict_proba(graphs) == p).all()
 
 
 def test_the_same_graphs_in_every_form(graphs: GraphSet) -> None:
@@ -225,6 +227,9 @@ def test_wrong_inputs(graphs: GraphSet) -> None:
         classifier().fit(graphs.to_pyg())
     with pytest.raises(UserError, match="graphs must be"):
         classifier().fit(3, [0])
+    for single in (graphs.to_pyg()[0], graphs.to_networkx()[0]):
+        with pytest.raises(UserError, match="put a single graph into a list"):
+            classifier().fit(single, [0])
     with pytest.raises(UserError, match="of one kind"):
         classifier().fit([graphs[0], 3], [0, 1])
     model = classifier(attributes=True, features="degree")

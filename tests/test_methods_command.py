@@ -44,6 +44,11 @@ class Raises(Gate):
         return {}["no such key"]
 
 
+class Bare(Gate):
+    def forward(self, x, level):
+        return super().forward(x, level).x
+
+
 class Refuses(Gate):
     def __init__(self, dim):
         raise ValueError(f"not with {dim}")
@@ -125,6 +130,11 @@ def test_an_exception_in_the_class_is_one_line(folder: Path, capsys, cls: str, s
     assert "mod.py:" in found
     assert rows["company"] == ("–", "not tried, as the network does not run")
     assert closing[0] == f"mypkg.mod:{cls}: contract broken: aligned"
+
+
+def test_training_with_a_class_that_gives_no_level(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "small", "--method", "mypkg.mod:Bare", "--epochs", "1", "--width", "4"]) == 2
+    assert capsys.readouterr().err == "cgipool: a pool must return Pooled(x, level), not a Tensor\n"
 
 
 @pytest.mark.parametrize(

@@ -92,12 +92,15 @@ def test_a_graph_that_the_model_has_no_input_for_is_told_as_well(model: Path, gr
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("predict", "none.safetensors", "motifs"), "cannot read none.safetensors"),
+        (("predict", "none.safetensors", "motifs"), "cannot read none.safetensors: No such file or directory\n"),
+        (("explain", "MODEL", "rows.csv", "--graph", "0"), "import it first: cgipool data import rows.csv --out DIR"),
         (("predict", "MODEL", "nowhere.zip"), "there is no data set at nowhere.zip"),
         (("predict", "MODEL", "motifs", "--shard", "3"), "--shard '3' is not of the form I/N"),
         (("predict", "MODEL", "motifs", "--shard", "rank"), "neither RANK nor SLURM_PROCID is set"),
         (("predict", "MODEL", "motifs", "--shard", "0/3"), "the first number must be from 1 to 3"),
         (("fit", "motifs", "--out", "no/where/model"), "there is no folder no/where"),
+        (("predict", "MODEL", "motifs", "--out", "no/rows.csv"), "cannot write no/rows.csv: there is no folder no"),
+        (("demo", "--out", "rows.csv/pictures"), "rows.csv/pictures: Not a directory"),
         (("fit", "motifs", "--set", "widht=3"), "unknown setting 'widht'"),
         (("fit", "motifs", "--validation", "2"), "between 0 and 1"),
     ],
@@ -107,6 +110,7 @@ def test_errors_are_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
+    Path("rows.csv").write_text("smiles\nCCO\n")
     assert main([str(model) if word == "MODEL" else word for word in words]) == 2
     error = capsys.readouterr().err
     assert said in error

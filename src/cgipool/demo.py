@@ -15,6 +15,7 @@ from cgipool.data.splits import random_splits
 from cgipool.explain.faithful import kept
 from cgipool.explain.subgraphs import edges_of
 from cgipool.explain.trace import Trace, trace_batch
+from cgipool.files import writable
 from cgipool.picture import draw_pooling, steps
 from cgipool.threads import one_thread
 from cgipool.training.checkpoint import load_tensors
@@ -53,6 +54,8 @@ def run_demo(
     recipe: Recipe = PAPER,
 ) -> Shown:
     """Train on one split of `motifs`, see what the pools keep on its test graphs, and draw one of them."""
+    out.mkdir(parents=True, exist_ok=True)
+    writable(out / "demo.png")
     graphs = motifs() if graphs is None else graphs
     (split,) = random_splits(graphs, seed=seed, indices=[0])
     recipe = recipe.but(epochs=epochs)
@@ -94,7 +97,6 @@ def draw(path: Path, graphs: GraphSet, trace: Trace) -> Path:
     graph = graphs.subset([which])
     nodes = slice(graphs.node_ptr[which], graphs.node_ptr[which + 1])
     true, guess = (graph.class_names[c] for c in (graph.y[0], trace.guess[which]))
-    path.parent.mkdir(parents=True, exist_ok=True)
     draw_pooling(
         path,
         edges=edges_of(graph),

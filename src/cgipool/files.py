@@ -11,17 +11,24 @@ from cgipool.errors import UserError
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Call `write` on a temporary neighbour of path, then rename it; on failure the previous file is intact."""
+    """Call `write` on a temporary neighbour of path, then rename it; on failure the previous file is intact.
+
+    A link stays one: the file it leads to is replaced. A pipe or a device such as /dev/null is written to as it is.
+    """
     temporary = None
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        if _is_special(path):
+            write(path)
+            return
+        target = Path(os.path.realpath(path))
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         os.close(handle)
         temporary = Path(name)
         write(temporary)
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
+        temporary.replace(target)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}; what was there before is intact") from error
     finally:
@@ -33,10 +40,18 @@ def writable(path: Path) -> None:
     """An error unless a file can be written there: told before hours of work, not after."""
     if path.is_dir():
         raise UserError(f"cannot write {path}: it is a folder")
+    if _is_special(path):
+        return
     if not path.parent.is_dir():
         raise UserError(f"cannot write {path}: there is no folder {path.parent}")
     if not os.access(path.parent, os.W_OK):
         raise UserError(f"cannot write {path}: permission denied")
+
+
+def _is_special(path: Path) -> bool:
+    """Whether a path is a pipe or a device, or a link of the system to one: renaming a file to it would replace it."""
+    special = path.exists() and not path.is_file() and not path.is_dir()
+    return special or path.absolute().parent in (Path("/dev"), Path("/dev/fd"))
 
 
 def _umask() -> int:

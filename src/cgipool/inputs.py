@@ -21,6 +21,8 @@ def to_graphset(x: Any, name: str = "graphs", featurize: Callable[[Sequence[str]
         return x
     if isinstance(x, str) or not hasattr(x, "__len__"):
         raise UserError(f"graphs must be {KINDS}, not {type(x).__name__}")
+    if type(x).__name__ == "Data" or _kind(x) == "NetworkX":
+        raise UserError(f"graphs must be {KINDS}; put a single graph into a list")
     items = list(x)
     if not items:
         raise UserError("there are no graphs")

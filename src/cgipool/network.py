@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from cgipool import ops
 from cgipool.data.batch import Batch
-from cgipool.errors import unknown
+from cgipool.errors import UserError, unknown
 from cgipool.layers import CONVOLUTIONS, InputSize, Width
 from cgipool.level import GATES, Level
 from cgipool.norm import NORMS
 from cgipool.pool import Sizes, method_named
-from cgipool.pool.base import NOTHING
+from cgipool.pool.base import NOTHING, Pooled
 from cgipool.readout import ReadoutsSideBySide, SumOfReadouts, jumping_named
 
 HEAD_SITE = 1000
@@ -129,11 +129,14 @@ class Network(Model):
         """A given `keep` imposes the kept nodes, for each level [C] over the batch."""
         level: Level = Level.whole(batch, self.compact, self.rows, self.gate)
         x: Tensor | Batch = batch
-        levels, losses, metrics = [], [], []
+        levels, metrics = [], []
+        losses: list[Tensor] = []
         buffers: dict[str, Tensor] = {}
         for site, pool in enumerate(self.pools):
             imposed = (keep[site],) if keep else ()
             pooled = pool(self._convolved(site, x, level, buffers), level, *imposed)
+            if not isinstance(pooled, Pooled):
+                raise UserError(f"a pool must return Pooled(x, level), not a {type(pooled).__name__}")
             x, level = pooled.x, pooled.level
             levels.append((x, level))
             losses += pooled.losses.values()

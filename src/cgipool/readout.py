@@ -44,9 +44,8 @@ class SumOfReadouts(nn.Module):
         super().__init__()
         if kind not in READOUTS:
             raise unknown("readout", kind, READOUTS)
-        times, self.of_level = READOUTS[kind]
         self.kind = kind
-        self.width = times * dim
+        self.width = READOUTS[kind][0] * dim
 
     def forward(self, levels: Levels) -> Tensor:
         """[B, width]."""
@@ -54,7 +53,8 @@ class SumOfReadouts(nn.Module):
 
     def each(self, levels: Levels) -> list[Tensor]:
         """The readout of each level."""
-        return [self.of_level(*level.readout(x), level.size.clamp(min=1).unsqueeze(1)) for x, level in levels]
+        _, of_level = READOUTS[self.kind]  # looked up here: a module that holds a lambda cannot be pickled
+        return [of_level(*level.readout(x), level.size.clamp(min=1).unsqueeze(1)) for x, level in levels]
 
     def extra_repr(self) -> str:
         """Shown in the module's repr."""

@@ -96,7 +96,10 @@ def test_refuses(molecules: GraphSet) -> None:
         (lambda: Encoder.fit(molecules, vocabulary="some"), "unknown vocabulary 'some'"),
         (lambda: Encoder.fit(bare, source="label"), "molecules has no node labels; use source 'degree'"),
         (lambda: Encoder.fit(bare, attributes=True), "molecules has no node attributes"),
-        (lambda: Encoder.fit(molecules).encode(bare), "molecules has no node labels"),
+        (
+            lambda: Encoder.fit(molecules).encode(bare),
+            "molecules has no node labels, where 2 columns of them were fitted",
+        ),
         (
             lambda: Encoder.fit(molecules, source="degree", attributes=True).encode(bare),
             "molecules: 0 attribute columns where 2 were fitted",

@@ -135,3 +135,13 @@ def test_settings_of_matplotlib_are_left_as_they_were(store: Path):
     before = dict(matplotlib.rcParams)
     figures_of(view(store, "alpha"))
     assert dict(matplotlib.rcParams) == before
+
+
+def test_captions_of_one_data_set_fit_and_name_what_is_there(tmp_path: Path):
+    for cell in add_study(tmp_path, "one", {"method": ["cgi", "topk"], "dataset": ["NCI1"]}):
+        add_cell(tmp_path, cell["at"], 80.0, splits=20)
+    for draw in (draw_splits, draw_training):
+        figure = drawn(draw(view(tmp_path, "one")))
+        caption = figure._supxlabel
+        assert "published" not in caption.get_text()
+        assert caption.get_window_extent().width <= figure.bbox.width

@@ -1,5 +1,6 @@
 """The command line. A command parses, calls one function and prints; torch is imported inside it, not before."""
 
+import inspect
 import sys
 from typing import Annotated
 
@@ -36,6 +37,17 @@ app.add_typer(study, name="study")
 app.add_typer(data, name="data")
 app.add_typer(methods, name="methods")
 app.command()(demo)
+
+
+def _reflow(apps: typer.Typer) -> None:
+    """Let the terminal break the lines of help; typer keeps those of a docstring's later paragraphs."""
+    for command in apps.registered_commands:
+        paragraphs = (inspect.getdoc(command.callback) or "").split("\n\n")
+        command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+for _each in (app, study, data, methods):
+    _reflow(_each)
 
 
 def _version(wanted: bool) -> None:

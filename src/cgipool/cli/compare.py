@@ -10,11 +10,16 @@ from cgipool.errors import UserError
 
 def compare(
     data: Annotated[
-        str, typer.Argument(metavar="NAME|PATH", help="A name of `cgipool data list`, a TU archive or folder.")
+        str,
+        typer.Argument(metavar="NAME|PATH", help="A name of `cgipool data list`, a TU archive or folder, a saved set."),
     ],
     methods: Annotated[
         str,
-        typer.Option(metavar="NAME,…", help="Pooling methods, or all. Default: the paper's eight and two controls."),
+        typer.Option(
+            metavar="NAME,…",
+            help="Pooling methods, or all. Default: the paper's eight and two controls.",
+            show_default=False,
+        ),
     ] = "set2set,dgcnn,diffpool,topk,sag,asap,vip,cgi,none,majority",
     recipe: Annotated[str, typer.Option(help="All settings at once: paper or released.")] = "paper",
     splits: Annotated[int, typer.Option(min=1, help="How many random splits.")] = 20,
@@ -23,7 +28,12 @@ def compare(
     ] = "random",
     seed: Annotated[int, typer.Option(min=0, help="Of splits, weights and all draws.")] = 0,
     changes: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the recipe; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="A setting of the recipe, such as epochs=100; a wrong name lists them. May be repeated.",
+        ),
     ] = None,
     store: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The folder that keeps results. Default: runs/compare-NAME.")

@@ -42,7 +42,9 @@ def list_() -> None:
 
 @app.command()
 def info(
-    data: Annotated[str, typer.Argument(metavar="NAME|PATH", help="A name of `data list`, a TU archive or folder.")],
+    data: Annotated[
+        str, typer.Argument(metavar="NAME|PATH", help="A name of `data list`, a TU archive or folder, a saved set.")
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else, on stdout.")] = False,
 ) -> None:
     """Describe a data set: counts, classes, columns, what was dropped, duplicates."""

@@ -41,8 +41,22 @@ def one_line(error: BaseException) -> tuple[str, int]:
 def _usage(error: BaseException) -> str:
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "cgipool"
-    said = getattr(error, "format_message", error.__str__)()
+    said = _setting(error) or getattr(error, "format_message", error.__str__)()
     return f"{' '.join(said.split()).removesuffix('.')} (see {path} --help)"
+
+
+def _setting(error: BaseException) -> str | None:
+    """What to write in the place of an option that there is not, where --set has a setting of this name."""
+    context, option = getattr(error, "ctx", None), getattr(error, "option_name", "")
+    if context is None or type(error).__name__ != "NoSuchOption":
+        return None
+    if not any("--set" in parameter.opts for parameter in context.command.params):
+        return None
+    from cgipool.training.recipe import PAPER
+
+    name = option.lstrip("-").replace("-", "_")
+    known = name != "name" and name in vars(PAPER)
+    return f"No such option: {option}; it is a setting of the recipe: --set {name}=VALUE" if known else None
 
 
 def _flat(error: BaseException) -> str:

@@ -20,7 +20,12 @@ def fit(
     ] = 0.1,
     seed: Annotated[int, typer.Option(min=0, help="Of weights and all draws.")] = 0,
     changes: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the recipe; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="A setting of the recipe, such as epochs=100; a wrong name lists them. May be repeated.",
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     jobs: Annotated[int, typer.Option(min=1, help="On a CPU, members trained at a time.")] = 1,

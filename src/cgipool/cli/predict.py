@@ -51,10 +51,13 @@ def predict(
     A graph that cannot be read has a row without probabilities and with the reason. Memory does not grow with the
     number of graphs; a saved set stays on disk. Of the shares of a CSV the first alone has the header.
     """
+    from cgipool.files import writable
     from cgipool.fitted import FittedModel
     from cgipool.predict import Writer, chunks_of, count_of, shard_of, written
 
     number, shards = _share(shard)
+    if out is not None:
+        writable(out)
     fitted = FittedModel.load(model, "cpu" if on is not None else device)
     start, stop = (0, None) if shards == 1 else shard_of(count_of(data), number, shards)
     if on is None:

@@ -16,14 +16,12 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Run whole evaluations from a file, and keep their results in a store.", add_completion=False)
 
 STUDY = Annotated[Path, typer.Argument(metavar="FILE", help="A study file, such as studies/table1.toml.")]
-STORE = Annotated[Path, typer.Option(metavar="DIR", help="The folder that keeps results. Default: runs/store.")]
+STORE = Annotated[Path, typer.Option(metavar="DIR", help="The folder that keeps results.")]
 ONLY = Annotated[
     str | None,
     typer.Option(metavar="AXIS=VALUE,…", help="Only these cells, such as method=cgi,method=topk,dataset=NCI1."),
 ]
-DEVICE = Annotated[
-    str, typer.Option(help="cpu, cuda, or several: cuda:0,cuda:1 spreads the cells over them. Default: cpu.")
-]
+DEVICE = Annotated[str, typer.Option(help="cpu, cuda, or several: cuda:0,cuda:1 spreads the cells over them.")]
 AT_ONCE = Annotated[
     int, typer.Option(min=1, help="Cells in hand at a time on each device. On a GPU 4 or 5 pay, by NVIDIA's MPS.")
 ]

@@ -35,7 +35,8 @@ def parse_ratio(text: str) -> float | int:
 @spoken_once
 def train(
     data: Annotated[
-        str, typer.Argument(metavar="NAME|PATH", help="A name of `cgipool data list`, a TU archive or folder.")
+        str,
+        typer.Argument(metavar="NAME|PATH", help="A name of `cgipool data list`, a TU archive or folder, a saved set."),
     ] = "motifs",
     method: Annotated[
         str,
@@ -74,7 +75,7 @@ def train(
         int,
         typer.Option(
             min=1,
-            help="Members of an ensemble per split; their probabilities are averaged. Default: 1.",
+            help="Members of an ensemble per split; their probabilities are averaged.",
             rich_help_panel=MODEL,
         ),
     ] = 1,
@@ -130,7 +131,7 @@ def train(
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="Any other setting of the recipe; may be repeated.",
+            help="Any other setting of the recipe, such as lr=0.001; a wrong name lists them. May be repeated.",
             rich_help_panel=MODEL,
         ),
     ] = None,
@@ -161,9 +162,7 @@ def train(
     ] = False,
     tf32: Annotated[
         bool,
-        typer.Option(
-            "--tf32/--no-tf32", help="On a GPU, matrix products in TF32. Default: yes.", rich_help_panel=OUTPUT
-        ),
+        typer.Option("--tf32/--no-tf32", help="On a GPU, matrix products in TF32.", rich_help_panel=OUTPUT),
     ] = True,
     out: Annotated[
         Path | None, typer.Option(help="Keep the run in this folder. Default: not kept.", rich_help_panel=OUTPUT)

@@ -152,6 +152,8 @@ class Encoder:
         return reasons
 
     def _codes(self, graphs: GraphSet) -> "_Codes":
+        if self.source == "label" and graphs.category is None:
+            raise UserError(f"{graphs.name} has no node labels, where {len(self.values)} columns of them were fitted")
         codes = _Codes(graphs, self.source)
         if len(codes.names) != len(self.values):
             raise UserError(

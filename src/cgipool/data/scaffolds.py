@@ -83,7 +83,7 @@ def _fill_empty(side: Ints, members: Ints, generator: np.random.Generator) -> No
 def _rebuilt(graphs: GraphSet) -> "Iterable[Chem.Mol]":
     """The molecules of a set, from its columns; what no column tells (isotopes, stereo) does not matter here."""
     if len(graphs.category_names) != len(ATOM) or len(graphs.edge_category_names) != len(BOND):
-        raise UserError(f"{graphs.name} has not the columns of a set of molecules; give the SMILES instead")
+        raise UserError(f"{graphs.name} has not the columns of a set of molecules, so it has no scaffolds to split by")
     return (_molecule(graphs, g) for g in range(graphs.n_graphs))
 
 

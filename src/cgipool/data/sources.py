@@ -11,6 +11,7 @@ from cgipool.aside import lock
 from cgipool.data.catalogue import CATALOGUE
 from cgipool.data.fetch import Progress, cache_folder, fetch
 from cgipool.data.graphs import GraphSet
+from cgipool.data.importers.read import detect
 from cgipool.data.importers.solubility import solubility
 from cgipool.data.motifs import motifs
 from cgipool.data.spill import Work
@@ -42,7 +43,19 @@ def load_dataset(
         path = path if name is None else find(name) or fetch(name, progress)
     if is_saved(path):
         return GraphSet.load(path, mmap=mmap or is_large(path))
+    _check_form(path)
     return _parsed(path, mmap) if cache else read_tu(path)
+
+
+def _check_form(path: Path) -> None:
+    """An error that names the way in, where the path holds data that is to be imported first."""
+    try:
+        form = detect(path)
+    except UserError:
+        return  # of no known format: the TU reader says what is wrong with it
+    if form != "tu":
+        way = f"cgipool data import {path} --out DIR"
+        raise UserError(f"{path} is neither in the TU format nor a saved set; import it first: {way}")
 
 
 def data_folder() -> Path | None:

@@ -62,7 +62,9 @@ def draw_splits(view: View) -> Figure | None:
         panel.set_yticks(range(len(methods)), [short(view.title(method)) for method in methods])
         panel.set_ylim(len(methods) - 0.4, -0.6)
         panel.grid(axis="x")
-    note = "accuracy in percent · dot: a split · bar: mean and its 95 % bootstrap interval · diamond: published"
+    note = "accuracy in percent · dot: a split · bar: mean and its 95 % bootstrap interval"
+    if any(entry.wanted.published for entry in view.entries):
+        note += " · diamond: published"
     figure.supxlabel(note, fontsize=8, color=INK)
     return figure
 
@@ -99,6 +101,7 @@ def draw_training(view: View) -> Figure | None:
                 (line,) = panel.plot(found.epoch, found.mean, color=look.colour, ls=look.dashes, lw=1.3)
                 handles.setdefault(short(view.title(method)), line)
         panel.set_title(short(context))
+        panel.locator_params(axis="x", integer=True)
         panel.grid(axis="y")
     if not handles:
         return None

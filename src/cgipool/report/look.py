@@ -69,8 +69,7 @@ def panels(count: int, *, height: float, across: int = 3) -> tuple[Figure, list[
     """A figure with so many panels, in rows of at most `across`."""
     across = min(across, count)
     rows = math.ceil(count / across)
-    width = WIDTH if across > 1 else WIDTH / 2
-    figure = Figure(figsize=(width, height * rows + 0.7), layout="constrained")
+    figure = Figure(figsize=(WIDTH, height * rows + 0.7), layout="constrained")
     grid = figure.subplots(rows, across, squeeze=False).ravel().tolist()
     for spare in grid[count:]:
         spare.remove()

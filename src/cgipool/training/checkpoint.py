@@ -80,8 +80,10 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"cannot read {path}: {error}") from None
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or str(error).removesuffix(f': {path}')}") from None
+    except SafetensorError as error:
+        raise UserError(f"cannot read {path}: it is no safetensors file, or damaged ({error})") from None
     if header.get("format") != FORMAT:
         raise UserError(f"{path} has format {header.get('format')!r}, and this version reads {FORMAT!r}")
     return tensors, header

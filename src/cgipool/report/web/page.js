@@ -41,9 +41,9 @@ function studyParts(study) {
   const state = STATES.get(study.name);
   const dialog = document.getElementById("panel");
   const table = new StudyTable(study, state, (entry) => openPanel(dialog, study, entry, DATA.cells[entry.key]));
-  const words = make("p", { class: "words" }, VIEWS[state.view].words);
+  const words = make("p", { class: "words" }, wordsOf(study, state.view));
   const redraw = () => {
-    words.textContent = VIEWS[state.view].words;
+    words.textContent = wordsOf(study, state.view);
     table.redraw();
   };
   return [
@@ -57,6 +57,11 @@ function studyParts(study) {
     ...study.figures.map(figurePart),
     ...study.blocks.map(blockPart),
   ];
+}
+
+function wordsOf(study, view) {
+  const { words, wordsUnder } = VIEWS[view];
+  return wordsUnder && isPublished(study) ? `${words} ${wordsUnder}` : words;
 }
 
 function isPublished(study) {

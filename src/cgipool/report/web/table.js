@@ -2,7 +2,8 @@
 const VIEWS = {
   accuracy: {
     title: "Accuracy",
-    words: "Test accuracy in percent: mean over splits ± its standard error, the best of a comparison in bold; under it the published mean. Splits share graphs: the error is that of the mean over such splits.",
+    words: "Test accuracy in percent: mean over splits ± its standard error, the best of a comparison in bold. Splits share graphs: the error is that of the mean over such splits.",
+    wordsUnder: "Under it the published mean.",
     value: (entry) => entry.summary?.mean,
     main: (entry) => number(entry.summary.mean) + (entry.summary.se === null ? "" : ` ± ${number(entry.summary.se)}`),
     under: (entry) => (entry.published ? `paper ${number(entry.published[0])}` : ""),
