@@ -115,6 +115,12 @@ def test_mirror_that_is_not_there(own_cache: Path, monkeypatch: pytest.MonkeyPat
         fetch("MUTAG")
 
 
+def test_a_wrong_data_folder_is_told_where_the_download_fails(mirror: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CGIPOOL_DATA", "no/such/folder")
+    with pytest.raises(UserError, match=r"404 Not Found \(and CGIPOOL_DATA names no/such/folder, which is no folder\)"):
+        load_dataset("ENZYMES")
+
+
 def test_download_into_a_cache_that_cannot_be_written(mirror: str, tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("CGIPOOL_CACHE", str(tmp_path / "file"))

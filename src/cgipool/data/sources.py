@@ -40,11 +40,22 @@ def load_dataset(
             return motifs()
         if name == "solubility" and find(name) is None:
             return solubility()
-        path = path if name is None else find(name) or fetch(name, progress)
+        path = path if name is None else find(name) or _fetched(name, progress)
     if is_saved(path):
         return GraphSet.load(path, mmap=mmap or is_large(path))
     _check_form(path)
     return _parsed(path, mmap) if cache else read_tu(path)
+
+
+def _fetched(name: str, progress: Progress | None) -> Path:
+    """The archive of that name, downloaded; where that fails, a wrong CGIPOOL_DATA may be why it was tried."""
+    try:
+        return fetch(name, progress)
+    except UserError as error:
+        folder = data_folder()
+        if folder is None or folder.is_dir():
+            raise
+        raise UserError(f"{error} (and CGIPOOL_DATA names {folder}, which is no folder)") from None
 
 
 def _check_form(path: Path) -> None:

@@ -76,6 +76,8 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, str])
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Read tensors and header; a damaged file, or one of a later format, is an error that names it."""
+    if path.is_dir():
+        raise UserError(f"cannot read {path}: it is a folder")
     try:
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}
