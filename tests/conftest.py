@@ -1,8 +1,10 @@
 """Fixtures that several test folders share: where the data sets are, and a cache of the test's own."""
 
+import copy
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,17 @@ def tu_archive() -> Callable[[str], Path]:
         return path
 
     return find
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _motifs_are_made_once() -> Iterator[None]:
+    """The built-in data set, which takes most of a second to make: a test that asks for it by name gets a copy."""
+    from cgipool.data import sources
+
+    made = cache(sources.motifs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sources, "motifs", lambda *given: copy.deepcopy(made(*given)))
+        yield
 
 
 @pytest.fixture

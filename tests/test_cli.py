@@ -263,7 +263,10 @@ def test_interrupt(small: str, tmp_path: Path, jobs: str) -> None:
     while process.poll() is None and not (log.exists() and log.stat().st_size):
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    said, complaint = process.communicate(timeout=60)
+    try:
+        said, complaint = process.communicate(timeout=60)
+    finally:
+        process.kill()  # it would train for hours
     assert process.returncode == 130
     assert said == ""
     assert complaint.splitlines()[-1] == f"cgipool: stopped; the same command with --resume goes on from {out}"

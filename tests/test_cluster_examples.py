@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from cgipool import load_dataset
+from cgipool.cli import main
 from cgipool.study.records import read_book
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -92,7 +93,7 @@ def test_a_training_that_the_time_limit_ended_is_queued_again(
     assert int(seconds) < int(before)
 
 
-def test_commands_of_the_page_are_commands() -> None:
+def test_commands_of_the_page_are_commands(capsys: pytest.CaptureFixture[str]) -> None:
     text = (REPOSITORY / "docs" / "scaling.md").read_text(encoding="utf-8")
     lines = [line for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
     assert len(lines) >= 8
@@ -101,9 +102,10 @@ def test_commands_of_the_page_are_commands() -> None:
         assert launcher in ("", *(f"torchrun --nproc-per-node 4 {more}-m " for more in ("", "--max-restarts 3 ")))
         command = words.split()
         path = command[:2] if command[0] in ("study", "data") else command[:1]
-        done = subprocess.run([sys.executable, "-m", "cgipool", *path, "--help"], capture_output=True, text=True)
+        assert main([*path, "--help"]) == 0, capsys.readouterr().err
+        said = capsys.readouterr().out
         for option in (word for word in command if word.startswith("--")):
-            assert option in done.stdout, line
+            assert option in said, line
 
 
 def test_ray_accepts_the_cluster_file() -> None:

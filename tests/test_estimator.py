@@ -134,22 +134,30 @@ def vars_of(model: FittedModel) -> dict:
     return {name: getattr(model, name) for name in FittedModel.__dataclass_fields__}
 
 
-@pytest.mark.parametrize("method", ["cgi", "diffpool", "dgcnn", "majority", "structure-free"])
-def test_a_model_saved_and_loaded_in_a_new_process(method: str, graphs: GraphSet, tmp_path: Path) -> None:
-    labels = graphs.y * 10
-    model = classifier(method=method, ensemble=2).fit(graphs, labels)
-    model.save(tmp_path / "model.safetensors")
+SAVED = ("cgi", "diffpool", "dgcnn", "majority", "structure-free")
+NEW_PROCESS = """
+import sys, numpy as np
+from cgipool import GraphClassifier, GraphSet
+folder, *methods = sys.argv[1:]
+g = GraphSet.load(folder + "/graphs")
+for method in methods:
+    m = GraphClassifier.load(f"{folder}/{method}.safetensors")
+    np.save(f"{folder}/{method}.p.npy", m.predict_proba(g))
+    np.save(f"{folder}/{method}.y.npy", m.predict(g))
+"""
+
+
+def test_models_saved_and_loaded_in_a_new_process(graphs: GraphSet, tmp_path: Path) -> None:
+    models = {method: classifier(method=method, ensemble=2).fit(graphs, graphs.y * 10) for method in SAVED}
+    for method, model in models.items():
+        model.save(tmp_path / f"{method}.safetensors")
     graphs.save(tmp_path / "graphs")
-    code = (
-        "import sys, numpy as np; from cgipool import GraphClassifier, GraphSet\n"
-        "m = GraphClassifier.load(sys.argv[1] + '/model.safetensors'); g = GraphSet.load(sys.argv[1] + '/graphs')\n"
-        "np.save(sys.argv[1] + '/p.npy', m.predict_proba(g)); np.save(sys.argv[1] + '/y.npy', m.predict(g))"
-    )
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
-    assert np.array_equal(np.load(tmp_path / "p.npy"), model.predict_proba(graphs)), "identical probabilities"
-    loaded = np.load(tmp_path / "y.npy")
-    assert loaded.dtype.kind == "i"
-    assert np.array_equal(loaded, model.predict(graphs))
+    subprocess.run([sys.executable, "-c", NEW_PROCESS, str(tmp_path), *SAVED], check=True)
+    for method, model in models.items():
+        assert np.array_equal(np.load(tmp_path / f"{method}.p.npy"), model.predict_proba(graphs)), method
+        loaded = np.load(tmp_path / f"{method}.y.npy")
+        assert loaded.dtype.kind == "i", method
+        assert np.array_equal(loaded, model.predict(graphs)), method
 
 
 def test_files_that_cannot_be_read(graphs: GraphSet, tmp_path: Path) -> None:

@@ -1,5 +1,8 @@
-"""The names that a user imports, each time in a new process, so that no earlier import can help or hinder."""
+"""The names that a user imports, each time in a process that has nothing of the package, so that no earlier import can
+help or hinder. They are forks of one process, which has waited for torch once."""
 
+import json
+import os
 import subprocess
 import sys
 
@@ -16,8 +19,34 @@ CALLS = {
     "unknown": "import cgipool; assert not hasattr(cgipool, 'nothing')",
 }
 
+FORKS = """
+import json, os, sys, traceback
+import torch
+
+assert "cgipool" not in sys.modules
+for name, code in json.loads(sys.argv[1]).items():
+    if (fork := os.fork()) == 0:
+        try:
+            exec(code, {})
+        except BaseException:
+            print(f"{name}: {traceback.format_exc()}", file=sys.stderr, flush=True)
+            os._exit(1)
+        os._exit(0)
+    print(json.dumps([name, os.waitpid(fork, 0)[1]]))
+"""
+
+
+@pytest.fixture(scope="module")
+def called() -> tuple[dict[str, int], str]:
+    """How each call ended, and what was said of those that failed."""
+    command = [sys.executable, "-W", "ignore", "-c", FORKS, json.dumps(CALLS)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}  # a fork has no threads but the one that made it
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    return dict(map(json.loads, done.stdout.splitlines())), done.stderr
+
 
 @pytest.mark.parametrize("name", CALLS)
-def test_public_name(name):
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", CALLS[name]], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+def test_public_name(name: str, called: tuple[dict[str, int], str]) -> None:
+    ended, said = called
+    assert ended[name] == 0, said

@@ -117,23 +117,20 @@ def test_a_failing_job_ends_the_others(graphs: GraphSet, tmp_path: Path) -> None
 
 
 SCRIPT = """
-import sys
+import json, sys
 import cgipool.training.split as split
 from cgipool.data import motifs
 from cgipool.training.run import train
 
 split.SAVE_SECONDS = 0.0
-train(motifs(60), out=sys.argv[1], resume=len(sys.argv) > 2, width=16, batch_size=16, epochs=24, patience=24)
+train(motifs(60), out=sys.argv[1], **json.loads(sys.argv[2]))
 """
+LONGER = {"width": 16, "batch_size": 16, "epochs": 24, "patience": 24}
 
 
-def start(out: Path, *more: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", SCRIPT, str(out), *more])
-
-
-def test_killed_and_resumed_is_uninterrupted(tmp_path: Path) -> None:
+def test_killed_and_resumed_is_uninterrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = run.split_folder(tmp_path / "cut", 0) / "metrics.jsonl"
-    process = start(tmp_path / "cut")
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(tmp_path / "cut"), json.dumps(LONGER)])
     while process.poll() is None and not (log.exists() and log.read_bytes().count(b"\n") >= 12):
         time.sleep(0.01)
     process.kill()
@@ -144,8 +141,9 @@ def test_killed_and_resumed_is_uninterrupted(tmp_path: Path) -> None:
 
     with log.open("a") as file:  # as if killed while it wrote
         file.write('{"epoch": 23, "train_loss": 0.0}\n{"epoch": 24, "tr')
-    assert start(tmp_path / "cut", "resume").wait() == 0
-    assert start(tmp_path / "whole").wait() == 0
+    monkeypatch.setattr(split, "SAVE_SECONDS", 0.0)
+    for out in ("cut", "whole"):
+        run.train(motifs(60), out=tmp_path / out, resume=out == "cut", **LONGER)
     assert content(tmp_path / "cut") == content(tmp_path / "whole")
     assert not (log.parent / "checkpoint.safetensors").exists()
 

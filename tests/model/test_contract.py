@@ -6,7 +6,8 @@ import broken
 import pytest
 import torch
 
-from cgipool.contract import FAST, RULES, Finding, broken_rules, check_method, slow_because
+from cgipool import contract
+from cgipool.contract import FAST, RULES, broken_rules, check_method, slow_because
 from cgipool.errors import UserError
 from cgipool.pool import METHODS
 
@@ -16,10 +17,6 @@ NOT_APPLICABLE = {
     "majority": {"aligned", "gradients", "overfits"},
 }
 """Of a method that draws in evaluation, of a model without pools, of one without weights."""
-
-
-def found(name: str) -> dict[str, Finding]:
-    return {finding.rule: finding for finding in check_method(name)}
 
 
 def line_of(cls: type) -> str:
@@ -63,11 +60,13 @@ def test_a_sound_pool_of_ones_own() -> None:
     ids=lambda value: value.__name__ if isinstance(value, type) else "",
 )
 def test_each_break_is_found_by_its_rule(cls: type, rule: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the other rules, of which only the first, which comes before all of them, has a part in it."""
     monkeypatch.chdir(Path(__file__).parents[2])
-    findings = found(f"broken:{cls.__name__}")
-    assert findings[rule].ok is False
-    assert said in findings[rule].said
-    assert rule in broken_rules(findings.values())
+    monkeypatch.setattr(contract, "RULES", {name: RULES[name] for name in RULES if name in ("aligned", rule)})
+    finding = check_method(f"broken:{cls.__name__}")[-1]
+    assert (finding.rule, finding.ok) == (rule, False)
+    assert said in finding.said
+    assert rule in broken_rules([finding])
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def same(one: Task, other: Task) -> None:
 
 @pytest.mark.parametrize("method", FAST)
 def test_together_is_alone(graphs: GraphSet, tmp_path: Path, method: str) -> None:
-    recipe = PAPER.but(**SMALL)
+    recipe = PAPER.but(**SMALL).but(epochs=2)
     one, other = (tasks_of(graphs, method, recipe, tmp_path / way) for way in ("alone", "together"))
     alone(graphs, one)
     train_together(other, graphs, quiet)

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,7 @@ def is_oracle(decorator: ast.expr) -> bool:
     return isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.oracle"
 
 
+@cache
 def methods_with_an_oracle() -> dict[str, list[str]]:
     """By method, the tests that bear @pytest.mark.oracle("method")."""
     found: dict[str, list[str]] = {}

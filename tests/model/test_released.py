@@ -48,7 +48,8 @@ def test_log_probabilities(graphs: GraphSet, folder: Path, seed: int) -> None:
     assert abs(right - TEST_ACCURACY[seed] / 100.0 * len(test)) <= 1.0 + 1e-9
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))])
+# Those of seed 1 are asked of the whole set at once further down.
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 3))])
 def test_log_probabilities_with_the_kept_nodes_given(graphs: GraphSet, folder: Path, seed: int) -> None:
     expected = np.load(folder / f"{seed}.expected.npz")
     network = load_released(folder / f"{seed}.safetensors").network

@@ -10,8 +10,10 @@ from cgipool.report import write_report
 
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three studies, 100 cells with 20 splits each; one of them failed, one is missing."""
-    return full_store(tmp_path_factory.mktemp("full") / "store")
+    """Three studies, 100 cells with 20 splits each; one of them failed, one is missing, and one file is damaged."""
+    store = full_store(tmp_path_factory.mktemp("full") / "store")
+    (store / "cells" / "<b>broken<b>.json").write_text('{"format": 1, "k')
+    return store
 
 
 @pytest.fixture(scope="session")

@@ -5,19 +5,16 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
-from stores import add_study, add_table, cell_of, fail, full_store
+from stores import add_study, add_table, cell_of, fail
 
 from cgipool.report import write_report
 from cgipool.study.records import key_of
 
 
-@pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The full store with a damaged file, so that the page has a problem to tell."""
-    store = full_store(tmp_path_factory.mktemp("browser") / "store")
-    (store / "cells" / "<b>broken<b>.json").write_text('{"format": 1, "k')
-    write_report(store, store.parent / "report")
-    return store.parent / "report" / "index.html"
+@pytest.fixture
+def report(written: Path) -> Path:
+    """The page of the full store."""
+    return written / "index.html"
 
 
 once = pytest.mark.parametrize("page", ["light"], indirect=True)

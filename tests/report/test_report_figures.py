@@ -1,4 +1,4 @@
-"""The figures: well-formed SVG with text as text, marks where the numbers are, the same bytes each time."""
+"""The figures: well-formed SVG with text as text, marks where the numbers are."""
 
 import re
 import xml.etree.ElementTree as ElementTree
@@ -51,11 +51,6 @@ def test_figures_hold_text_and_no_date(written: Path):
         assert "<dc:date>" not in text
         if path.stem in ("table1-splits", "table1-training", "figure3-curves"):
             assert {"CGIPool", "ASAP", "NCI1", "IMDB-MULTI"} <= words, path.name
-
-
-def test_the_same_study_gives_the_same_bytes(store: Path, written: Path):
-    for kind, text in figures_of(view(store, "table1")).items():
-        assert (written / f"table1-{kind}.svg").read_text() == text
 
 
 def test_curves_stand_where_the_means_are(store: Path):

@@ -98,8 +98,12 @@ def test_a_study_that_cannot_be_shown_does_not_stop_the_others(tmp_path: Path):
 
 
 def test_the_same_store_gives_the_same_bytes_wherever_it_lies(store: Path, written: Path, tmp_path: Path):
+    """And its hundred cells take less than ten seconds."""
     moved = shutil.copytree(store, tmp_path / "elsewhere")
-    write_report(moved, tmp_path / "out")
+    start = time.process_time()
+    report = write_report(moved, tmp_path / "out")
+    assert time.process_time() - start < 10, "seconds of the processor, so that a busy machine is no failure"
+    assert (report.present, report.wanted) == (98, 100)
     assert contents(tmp_path / "out") == contents(written)
 
 
@@ -112,18 +116,6 @@ def test_a_report_replaces_its_own_files_alone(damaged: tuple[Path, dict[str, st
     assert first.files == second.files
     assert (out / "small.md").read_text().startswith("# The study small")
     assert sorted(path.name for path in out.iterdir()) == sorted([*(path.name for path in first.files), "notes.txt"])
-
-
-def test_a_hundred_cells_take_less_than_ten_seconds(tmp_path: Path):
-    methods = [f"m{i}" for i in range(10)]
-    add_study(tmp_path, "wide", {"method": methods, "dataset": [f"D{i}" for i in range(10)]}, baseline="m9")
-    for i, method in enumerate(methods):
-        for j in range(10):
-            add_cell(tmp_path, {"method": method, "dataset": f"D{j}"}, 70.0 + i / 2 + j)
-    start = time.process_time()
-    report = write_report(tmp_path, tmp_path / "out")
-    assert time.process_time() - start < 10, "seconds of the processor, so that a busy machine is no failure"
-    assert report.present == 100
 
 
 def test_the_command_says_what_it_wrote(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

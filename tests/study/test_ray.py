@@ -32,7 +32,7 @@ from cgipool.study.run import Runner, Stop, Watcher
 from cgipool.study.store import Store, now
 from cgipool.training.split import Progress
 
-SMOKE = Path(__file__).resolve().parents[2] / "studies" / "smoke.toml"
+EIGHT = Path(__file__).with_name("eight.toml")
 LONG = {"width": 8, "epochs": 100_000, "patience": 100_000}
 BREAKS = """
 from pathlib import Path
@@ -106,9 +106,9 @@ def cluster(own_code: Path, workers_folder: Path) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The store of smoke.toml, run without Ray."""
+    """The store of eight.toml, run without Ray."""
     folder = tmp_path_factory.mktemp("whole")
-    assert main(["study", "run", str(SMOKE), "--store", str(folder)]) == 0
+    assert main(["study", "run", str(EIGHT), "--store", str(folder)]) == 0
     return folder
 
 
@@ -194,8 +194,8 @@ def test_trouble_of_one_node_sends_a_cell_to_another(cluster: Any, own_code: Pat
 
 
 def test_a_node_is_lost_in_the_middle(cluster: Any, whole: Path, tmp_path: Path) -> None:
-    store, cells = Store(tmp_path), read_study(SMOKE).cells
-    store.remember(read_study(SMOKE).to_json())
+    store, cells = Store(tmp_path), read_study(EIGHT).cells
+    store.remember(read_study(EIGHT).to_json())
     lost: list[str] = []
 
     class Counts(RayRunner):
@@ -227,7 +227,7 @@ def test_a_node_is_lost_in_the_middle(cluster: Any, whole: Path, tmp_path: Path)
 
 @pytest.mark.usefixtures("cluster")
 def test_begun_here_continued_on_ray_and_back(whole: Path, tmp_path: Path) -> None:
-    store, cells = Store(tmp_path), {cell.name: cell for cell in read_study(SMOKE).cells}
+    store, cells = Store(tmp_path), {cell.name: cell for cell in read_study(EIGHT).cells}
     first, second, third = (cells[f"method={name},dataset=motifs,ratio=0.5"] for name in ("majority", "topk", "none"))
     Runner(store, "cpu").run([first])
 
@@ -285,7 +285,7 @@ def test_stopped_in_the_middle(workers_folder: Path, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("cluster")
 def test_a_cell_in_the_hands_of_another_run_is_left_to_it(tmp_path: Path) -> None:
-    store, cell = Store(tmp_path), read_study(SMOKE).cells[0]
+    store, cell = Store(tmp_path), read_study(EIGHT).cells[0]
     claim = store.claims.take(cell.key)
     assert claim is not None
     with claim:
@@ -416,7 +416,7 @@ def in_trouble(runner: RayRunner, ray: StandIn, node: str, useless: bool) -> Non
 
 def test_without_the_package_on_any_node_one_line_ends_the_run(stand_in: StandIn, tmp_path: Path) -> None:
     runner = RayRunner(Store(tmp_path), "cpu")
-    runner.waiting.append(read_study(SMOKE).cells[0])
+    runner.waiting.append(read_study(EIGHT).cells[0])
     runner._fill()
     in_trouble(runner, stand_in, "a", useless=True)
     assert stand_in.selectors[-2] == {"ray.io/node-id": "!in(a)"}
@@ -429,7 +429,7 @@ def test_without_the_package_on_any_node_one_line_ends_the_run(stand_in: StandIn
 def test_however_many_nodes_lack_the_package_a_cell_comes_to_one_that_has_it(stand_in: StandIn, tmp_path: Path) -> None:
     stand_in.up = {f"bare{number}" for number in range(2 * on_ray.TRIES)} | {"able"}
     runner = RayRunner(Store(tmp_path), "cpu")
-    runner.waiting.append(read_study(SMOKE).cells[0])
+    runner.waiting.append(read_study(EIGHT).cells[0])
     runner._fill()
     for node in sorted(stand_in.up - {"able"}):
         in_trouble(runner, stand_in, node, useless=True)
@@ -443,7 +443,7 @@ def test_however_many_nodes_lack_the_package_a_cell_comes_to_one_that_has_it(sta
 
 def test_a_cell_does_not_wait_for_a_node_that_is_gone(stand_in: StandIn, tmp_path: Path) -> None:
     runner = RayRunner(Store(tmp_path), "cpu")
-    runner.waiting.append(read_study(SMOKE).cells[0])
+    runner.waiting.append(read_study(EIGHT).cells[0])
     runner._fill()
     in_trouble(runner, stand_in, "a", useless=False)
     (ref,) = runner.in_hand
@@ -461,7 +461,7 @@ def test_without_ray_one_line_says_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert main(["study", "run", str(SMOKE), "--store", str(tmp_path), "--on", "ray"]) == 2
+    assert main(["study", "run", str(EIGHT), "--store", str(tmp_path), "--on", "ray"]) == 2
     assert capsys.readouterr().err == "cgipool: --on ray needs Ray: pip install 'cgipool[ray]'\n"
 
 

@@ -21,7 +21,7 @@ from cgipool.study.store import Store, now
 from cgipool.training import split as plain_loop
 from cgipool.training.split import Progress
 
-SMOKE = Path(__file__).resolve().parents[2] / "studies" / "smoke.toml"
+EIGHT = Path(__file__).with_name("eight.toml")
 TINY: dict[str, Any] = {
     "axes": {"method": ["topk", "none"], "dataset": ["motifs"]},
     "settings": {"width": 8, "epochs": 3, "patience": 3},
@@ -52,9 +52,9 @@ def same(one: Book, other: Book) -> None:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The store of smoke.toml, run without disturbance."""
+    """The store of eight.toml, run without disturbance."""
     folder = tmp_path_factory.mktemp("whole") / "store"
-    assert main(["study", "run", str(SMOKE), "--store", str(folder)]) == 0
+    assert main(["study", "run", str(EIGHT), "--store", str(folder)]) == 0
     return folder
 
 
@@ -93,7 +93,7 @@ class Epochs(Watcher):
 
 def test_killed_in_the_middle_and_resumed(whole: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
-    process = start("study", "run", str(SMOKE), "--store", str(store))
+    process = start("study", "run", str(EIGHT), "--store", str(store))
 
     def under_way() -> list[Path]:
         done = list(store.glob("cells/*.json"))
@@ -110,7 +110,7 @@ def test_killed_in_the_middle_and_resumed(whole: Path, tmp_path: Path) -> None:
     assert len(finished) < 8
 
     watcher = Epochs()
-    outcome = Runner(Store(store), "cpu", watcher=watcher).run(read_study(SMOKE).cells)
+    outcome = Runner(Store(store), "cpu", watcher=watcher).run(read_study(EIGHT).cells)
     assert len(outcome.there) == len(finished)
     assert len(outcome.done) == 8 - len(finished)
     first = watcher.first[in_hand[0].name]
@@ -123,7 +123,7 @@ def test_killed_in_the_middle_and_resumed(whole: Path, tmp_path: Path) -> None:
 
 
 def test_two_runs_share_a_store(whole: Path, tmp_path: Path) -> None:
-    words = ("study", "run", str(SMOKE), "--store", str(tmp_path))
+    words = ("study", "run", str(EIGHT), "--store", str(tmp_path))
     both = [start(*words), start(*words)]
     said = [process.communicate(timeout=120) for process in both]
     assert {process.returncode for process in both} <= {0, 75}, said
@@ -135,10 +135,10 @@ def test_two_runs_share_a_store(whole: Path, tmp_path: Path) -> None:
 
 def test_several_devices_share_the_cells(whole: Path, tmp_path: Path) -> None:
     watcher = Epochs()
-    outcome = run_spread(read_study(SMOKE).cells, tmp_path, ["cpu", "cpu"], watcher=watcher)
+    outcome = run_spread(read_study(EIGHT).cells, tmp_path, ["cpu", "cpu"], watcher=watcher)
     assert len(outcome.done) == 8
     assert set(watcher.ends.values()) == {"done"}
-    Store(tmp_path).remember(read_study(SMOKE).to_json())
+    Store(tmp_path).remember(read_study(EIGHT).to_json())
     same(read_book(whole), read_book(tmp_path))
 
 
@@ -166,7 +166,7 @@ def test_a_limit_stops_between_epochs(tmp_path: Path) -> None:
     assert outcome.stopped
     assert not outcome.done
     assert (store.work(study.cells[0].key) / "split-000" / "checkpoint.safetensors").exists()
-    assert main(["study", "run", str(SMOKE), "--store", str(tmp_path), "--limit", "0"]) == 75
+    assert main(["study", "run", str(EIGHT), "--store", str(tmp_path), "--limit", "0"]) == 75
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -277,11 +277,11 @@ def test_a_finished_cell_needs_no_data(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_what_is_kept_of_a_cell(whole: Path) -> None:
     record = next(r for r in read_book(whole).records.values() if r.cell["method"] == "cgi")
-    assert [row["split"] for row in record.splits] == [0, 1, 2]
+    assert [row["split"] for row in record.splits] == [0, 1]
     for row in record.splits:
         assert row["graphs"] == {"train": 800, "val": 100, "test": 100}
-        assert row["curve"]["epoch"] == [1, 2, 3, 4, 5, 6]
-        assert len(row["curve"]["val_loss"]) == 6
+        assert row["curve"]["epoch"] == [1, 2, 3, 4]
+        assert len(row["curve"]["val_loss"]) == 4
         assert len(row["diagnostics"]["overlap"]) == 3
         assert 0 <= row["test"]["accuracy"] <= 1
     told = record.provenance

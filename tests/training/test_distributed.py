@@ -77,9 +77,9 @@ def first_losses(training: Training) -> list[float]:
     return losses[:STEPS]
 
 
-def write_first_losses(path: Path) -> None:
+def write_first_losses(path: Path, data: Path) -> None:
     """What every process does in the test of the first steps."""
-    graphs = motifs(GRAPHS)
+    graphs = GraphSet.load(data)
     with process_group("cpu") as ranks:
         found = {}
         for name, (method, changes) in CASES.items():
@@ -199,10 +199,10 @@ def by_two(saved: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_first_steps_of_two_processes(tmp_path: Path) -> None:
-    run(*here(2), then=[__file__, "losses", str(tmp_path / "found.json")])
+def test_first_steps_of_two_processes(saved: str, tmp_path: Path) -> None:
+    run(*here(2), then=[__file__, "losses", str(tmp_path / "found.json"), saved])
     found = json.loads((tmp_path / "found.json").read_text())
-    graphs = motifs(GRAPHS)
+    graphs = GraphSet.load(saved)
     for name, (method, changes) in CASES.items():
         training = Training(task_of(graphs, method, recipe_of(**changes)), graphs)
         losses, validation, metrics = found[name]
@@ -236,10 +236,10 @@ def test_a_killed_process_costs_nothing(saved: str, plain: Path, by_two: Path, t
     assert_equal(out, by_two)
 
 
+@pytest.mark.usefixtures("only_process")
 def test_one_process_is_the_plain_training(saved: str, plain: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    command = ["-m", "cgipool", "train", saved, *SMALL, "--distributed", "--out", str(out)]
-    run(*here(1), then=command)
+    assert main(["train", saved, *SMALL, "--distributed", "--out", str(out)]) == 0
     assert_equal(out, plain)
     for name in ("train_loss", "val_loss", "val_accuracy", "mi", "overlap"):
         found, wanted = (Log(run / "split-000" / "metrics.jsonl").column(name) for run in (out, plain))
@@ -394,11 +394,15 @@ class PenalisedByNodes(Penalised):
 
 
 @pytest.fixture
-def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ranks]:
-    """The only process of a run."""
+def only_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What torchrun tells the only process of a run."""
     place = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
     for name, value in place.items():
         monkeypatch.setenv(name, str(value))
+
+
+@pytest.fixture
+def alone(only_process: None) -> Iterator[Ranks]:
     with process_group("cpu") as ranks:
         yield ranks
 
@@ -429,7 +433,7 @@ def test_class_weights_of_classes_that_training_lacks() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "losses":
-        write_first_losses(Path(sys.argv[2]))
+        write_first_losses(Path(sys.argv[2]), Path(sys.argv[3]))
     elif sys.argv[1] == "die":
         sys.exit(die_once(Path(sys.argv[2]), sys.argv[3:]))
     else:
