@@ -24,6 +24,7 @@ from cgipool.data.motifs import motifs
 from cgipool.layers import InputSize
 from cgipool.network import Model
 from cgipool.pool import Sizes, method_named
+from cgipool.training.adam import Adam
 from cgipool.training.objective import objective
 from cgipool.training.recipe import PAPER
 
@@ -96,7 +97,7 @@ def overfits(name: str) -> str:
 
 def _learn(name: str, model: Model, batch: Batch) -> tuple[int, int]:
     """How many graphs were ever told right at once, and after how many steps all were."""
-    optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
+    optimizer = Adam(model.parameters(), RATE)
     method, even = method_named(name), torch.ones(len(batch.y.unique()))
     best = 0
     for step in range(STEPS):
@@ -106,7 +107,7 @@ def _learn(name: str, model: Model, batch: Batch) -> tuple[int, int]:
                 return best, step
         output = model.train()(batch._replace(key=torch.tensor(step)))
         loss = objective(output, batch, even, method.weight(PAPER.alpha, step + 1))
-        optimizer.zero_grad()
+        model.zero_grad()
         loss.backward()
         optimizer.step()
         model.update(output.buffers)

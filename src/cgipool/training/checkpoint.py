@@ -7,7 +7,6 @@ whole state.
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -15,6 +14,7 @@ from torch import Tensor
 from cgipool.errors import UserError
 from cgipool.files import write_atomically
 from cgipool.network import Model
+from cgipool.training.adam import MOMENTS, Adam
 from cgipool.training.average import follow
 
 FORMAT = "1"
@@ -25,7 +25,7 @@ class State:
     """Where a training stands after an epoch."""
 
     network: Model
-    optimizer: torch.optim.Adam | None
+    optimizer: Adam | None
     """None for a model that has nothing to learn."""
     best: dict[str, Tensor]
     """The weights of the best epoch so far."""
@@ -113,7 +113,7 @@ def load_state(path: Path, state: State) -> None:
         if state.average is not None:
             state.average.load_state_dict({name: tensors[f"average/{name}"] for name in state.average.state_dict()})
         state.best = _under("best/", tensors)
-        for part in ("step", "exp_avg", "exp_avg_sq"):
+        for part in MOMENTS:
             moments = _under(f"adam/{part}/", tensors)
             for name, parameter in state.network.named_parameters():
                 if name in moments:  # Adam keeps none for a weight that no gradient has reached

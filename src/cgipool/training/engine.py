@@ -18,10 +18,11 @@ from cgipool.data.graphs import GraphSet
 from cgipool.errors import UserError
 from cgipool.ops.draws import extended, shuffled
 from cgipool.pool import method_named
+from cgipool.training.adam import MOMENTS
 from cgipool.training.initial import fit_encoder, initial_model
 from cgipool.training.objective import class_weights, classification_loss
 from cgipool.training.resident import Resident, near_dense
-from cgipool.training.stack import MOMENTS, Program, Stack
+from cgipool.training.stack import Program, Stack
 from cgipool.training.task import EVALUATION, ORDER, STEP, Task
 
 HISTORY = 256

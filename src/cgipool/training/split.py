@@ -18,6 +18,7 @@ from cgipool.data.graphs import GraphSet
 from cgipool.files import write_json
 from cgipool.network import Model
 from cgipool.pool import method_named
+from cgipool.training.adam import Adam
 from cgipool.training.checkpoint import State, copy_of, load_state, save_state
 from cgipool.training.evaluate import Chunks, Evaluation, chunks, evaluate
 from cgipool.training.initial import fit_encoder, initial_model
@@ -63,12 +64,12 @@ class Training:
     def _encoder(self, graphs: GraphSet) -> Encoder:
         return fit_encoder(self.task, graphs)
 
-    def _optimizer(self, network: Model) -> torch.optim.Adam | None:
+    def _optimizer(self, network: Model) -> Adam | None:
         """None for a model that has nothing to learn."""
         weights = list(network.parameters())
         if not weights:
             return None
-        return torch.optim.Adam(weights, lr=self.recipe.lr, weight_decay=self.recipe.weight_decay, fused=True)
+        return Adam(weights, self.recipe.lr, self.recipe.weight_decay)
 
     def own_weight(self, epoch: int) -> float:
         """The weight of the method's own loss in an epoch."""
@@ -91,7 +92,7 @@ class Training:
         epoch = self.state.epoch + 1
         own_weight = self.own_weight(epoch)
         network.dropout = self.recipe.dropout_at(epoch)
-        optimizer.param_groups[0]["lr"] = self.recipe.rate_at(epoch)
+        optimizer.rate = self.recipe.rate_at(epoch)
         network.train()
         losses, graphs = [], []
         for step, ids in enumerate(epoch_ids(self.task, epoch)):

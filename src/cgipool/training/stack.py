@@ -11,15 +11,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.func import functional_call
-from torch.optim.adam import adam
 
 from cgipool.data.batch import Batch
 from cgipool.network import Model
+from cgipool.training.adam import no_moments, update
 from cgipool.training.average import follow
 from cgipool.training.objective import objective
 from cgipool.training.recipe import Recipe
-
-MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
 class Answer(NamedTuple):
@@ -50,7 +48,7 @@ class Stack:
         # A captured step reads a rate that changes from the device. There it is rounded to float32, so one that does
         # not change stays a number of the host, as in the plain loop.
         self.rate = recipe.lr if recipe.steady else torch.tensor(recipe.lr, device=device)
-        self.moments = {name: _no_moments(p) for name, p in self.params.items()}
+        self.moments = {name: no_moments(p) for name, p in self.params.items()}
         """Adam's state by name of weight. The count of steps is the same for all splits, and has no split axis."""
         averaged = self.state if recipe.average > 0.0 else {}
         self.average = {name: value.clone() for name, value in averaged.items()}
@@ -120,29 +118,11 @@ class Stack:
         for gradient in gradients:
             gradient.mul_(share.view(-1, *[1] * (gradient.ndim - 1)))
 
-    @torch.no_grad()
     def _adam(self) -> Tensor:
-        """One update of all weights that have a gradient; the number of the step. torch's own function, not its
-        optimiser: making one of those imports torch's compiler, which takes seconds."""
+        """One update of all weights that have a gradient; the number of the step."""
         trained = {name: p for name, p in self.params.items() if p.grad is not None}
         moments = [self.moments[name] for name in trained]
-        adam(
-            list(trained.values()),
-            [p.grad for p in trained.values() if p.grad is not None],
-            [m["exp_avg"] for m in moments],
-            [m["exp_avg_sq"] for m in moments],
-            [],
-            [m["step"] for m in moments],
-            fused=True,
-            capturable=next(iter(trained.values())).device.type == "cuda",
-            amsgrad=False,
-            beta1=0.9,
-            beta2=0.999,
-            lr=self.rate,
-            weight_decay=self.recipe.weight_decay,
-            eps=1e-8,
-            maximize=False,
-        )
+        update(list(trained.values()), moments, self.rate, self.recipe.weight_decay)
         for p in trained.values():
             p.grad = None
         return moments[0]["step"]
@@ -181,12 +161,6 @@ class Stack:
             name: {part: value.clone() if part == "step" else value[splits] for part, value in parts.items()}
             for name, parts in self.moments.items()
         }
-
-
-def _no_moments(weight: Tensor) -> dict[str, Tensor]:
-    """Adam's state before the first step, by the names that `MOMENTS` lists."""
-    step = torch.zeros((), device=weight.device)
-    return dict(zip(MOMENTS, (step, *torch.zeros(2, *weight.shape, device=weight.device)), strict=True))
 
 
 class Program:
