@@ -136,9 +136,11 @@ class Encoder:
     def strange(self, graphs: GraphSet) -> dict[int, str]:
         """By number, why some of these graphs cannot be encoded: they have a label or degree that no column stands for,
         and there is no "other"."""
+        if self.vocabulary == "train":
+            return {}
         codes = self._codes(graphs)
         unknown = [self._places(j, names) == len(self.values[j]) for j, names in enumerate(codes.names)]
-        if self.vocabulary == "train" or not any(column.any() for column in unknown):
+        if not any(column.any() for column in unknown):
             return {}
         reasons: dict[int, str] = {}
         for nodes in _stretches(graphs, np.arange(graphs.n_graphs)):
