@@ -75,6 +75,20 @@ def test_a_broken_graph_is_told_and_does_not_stop_the_rest(
     assert "graph 7" in capsys.readouterr().err
 
 
+def test_labels_that_the_model_has_not_seen_are_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    some = load_dataset("motifs").subset(range(40))
+    label = np.arange(some.n_nodes)[:, None] % 2
+    for name, names in (("old", ("a", "b")), ("new", ("b", "c"))):
+        replace(some, category=label.astype(np.int32), category_names=(names,)).save(tmp_path / name)
+    model = str(tmp_path / "model.safetensors")
+    assert main(["fit", str(tmp_path / "old"), "--out", model, *TINY]) == 0
+    for name, said in (("old", False), ("new", True)):
+        capsys.readouterr()
+        assert main(["predict", model, str(tmp_path / name)]) == 0
+        told = capsys.readouterr().err
+        assert ("50 % of the nodes have a label or degree that the model was not trained on" in told) is said
+
+
 def test_a_graph_that_the_model_has_no_input_for_is_told_as_well(model: Path, graphs: GraphSet) -> None:
     most = [int(graphs[i].degree.max()) for i in range(50)]
     small, large = graphs.subset(np.flatnonzero(np.array(most) < max(most))), graphs[most.index(max(most))]
@@ -190,7 +204,7 @@ def test_a_task_of_ray_needs_no_line_of_text_but_its_own(model: Path, tmp_path: 
     load_dataset("motifs").subset(range(20)).save(tmp_path / "set")
     (tmp_path / "set" / "ids.csv").write_text("not to be read")
     wish = Wish(str(tmp_path / "set"), None, "cpu", as_json=False, strict=False)
-    text, graphs, _ = predict_range(model.read_bytes(), wish, 10, 13, ["a", "b", "c"])
+    text, graphs, *_ = predict_range(model.read_bytes(), wish, 10, 13, ["a", "b", "c"])
     assert graphs == 3
     assert [line.partition(",")[0] for line in text.splitlines()] == ["a", "b", "c"]
 

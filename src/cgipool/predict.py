@@ -214,6 +214,10 @@ class Rows(NamedTuple):
     graphs: int
     bad: int
     """How many have no prediction."""
+    nodes: int = 0
+    """Of those that have one."""
+    unseen: int = 0
+    """Nodes with a label or degree that the model was not trained on."""
 
 
 def written(model: FittedModel, chunks: Iterable[Chunk], as_json: bool, strict: bool = False) -> Iterator[Rows]:
@@ -224,7 +228,9 @@ def written(model: FittedModel, chunks: Iterable[Chunk], as_json: bool, strict: 
         for row in predictions(model, [chunk], strict):
             writer.write(row)
             bad += row.probabilities is None
-        yield Rows(out.getvalue(), len(chunk.ids), bad)
+        read = chunk.graphs
+        seen = (0, 0) if read is None else (read.n_nodes, model.encoder.unseen(read))
+        yield Rows(out.getvalue(), len(chunk.ids), bad, *seen)
 
 
 def open_graphs(path: str | Path) -> GraphSet:

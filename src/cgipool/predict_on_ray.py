@@ -73,11 +73,12 @@ def _rows(ray: Any, reference: Any) -> Rows:
         raise UserError(f"a worker of Ray was lost too often: {' '.join(str(error).split())[:200]}") from None
 
 
-def predict_range(content: bytes, wish: Wish, start: int, stop: int, lines: list[Any]) -> tuple[str, int, int]:
+def predict_range(content: bytes, wish: Wish, start: int, stop: int, lines: list[Any]) -> tuple[Any, ...]:
     """In a worker: the `Rows` of a range, of which `lines_of` gives these lines, as plain values."""
     model = _model(content, wish.device)
-    parts = list(written(model, chunks_from(lines, wish.data, model, start, stop), wish.as_json, wish.strict))
-    return "".join(part.text for part in parts), sum(part.graphs for part in parts), sum(part.bad for part in parts)
+    parts = written(model, chunks_from(lines, wish.data, model, start, stop), wish.as_json, wish.strict)
+    texts, *counts = zip(*parts, strict=True)
+    return "".join(texts), *map(sum, counts)
 
 
 _models: dict[tuple[str, str], FittedModel] = {}

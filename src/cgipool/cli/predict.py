@@ -87,16 +87,19 @@ def _share(shard: str | None) -> tuple[int, int]:
 
 def _write(parts: "Iterator[Rows]", stream: TextIO, began: float) -> None:
     """Write rows as they come, and tell how fast."""
-    last, count, bad = 0.0, 0, 0
+    last, count, bad, nodes, unseen = 0.0, 0, 0, 0, 0
     for part in parts:
         stream.write(part.text)
         count, bad = count + part.graphs, bad + part.bad
+        nodes, unseen = nodes + part.nodes, unseen + part.unseen
         now = time.monotonic()
         if sys.stderr.isatty() and now - last >= TELL:
             last = now
             print(f"\r{count:,} graphs, {count / (now - began):,.0f} a second", end="", file=sys.stderr)
     rate = count / max(time.monotonic() - began, 1e-9)
     told = f"{count:,} graphs, {rate:,.0f} a second" + (f"; {bad:,} could not be read" if bad else "")
+    if unseen:
+        told += f"; {100 * unseen / nodes:.2g} % of the nodes have a label or degree that the model was not trained on"
     print(f"\r{told}" if sys.stderr.isatty() else told, file=sys.stderr)
 
 

@@ -139,7 +139,7 @@ class Encoder:
         if self.vocabulary == "train":
             return {}
         codes = self._codes(graphs)
-        unknown = [self._places(j, names) == len(self.values[j]) for j, names in enumerate(codes.names)]
+        unknown = self._unknown(codes)
         if not any(column.any() for column in unknown):
             return {}
         reasons: dict[int, str] = {}
@@ -152,6 +152,19 @@ class Encoder:
                     story = f"{what} {codes.names[j][column[found[place]]]} is not in the vocabulary"
                     reasons.setdefault(int(graph), f"{story}, which has no 'other' column")
         return reasons
+
+    def unseen(self, graphs: GraphSet) -> int:
+        """How many nodes of these graphs have a label or degree that no training graph had."""
+        codes = self._codes(graphs)
+        unknown = self._unknown(codes)
+        if not any(column.any() for column in unknown):
+            return 0
+        stretches = map(codes.of, _stretches(graphs, np.arange(graphs.n_graphs)))
+        return sum(int(np.any([unknown[j][column] for j, column in enumerate(of.T)], axis=0).sum()) for of in stretches)
+
+    def _unknown(self, codes: "_Codes") -> list[NDArray[np.bool_]]:
+        """By label column and code, whether no column of the input stands for it."""
+        return [self._places(j, names) == len(self.values[j]) for j, names in enumerate(codes.names)]
 
     def _codes(self, graphs: GraphSet) -> "_Codes":
         if self.source == "label" and graphs.category is None:
