@@ -259,7 +259,8 @@ def _train_all(tasks: list[Task], graphs: GraphSet, jobs: int, tell: Tell) -> No
                         done.result()
                 except BaseException:  # Ctrl-C included: the pool would wait for all that is still to do
                     stop.set()
-                    pool.shutdown(wait=False, cancel_futures=True)
+                    # Those at work write their checkpoints, and one that just starts must find what it is given.
+                    pool.shutdown(wait=True, cancel_futures=True)
                     raise
     except BrokenProcessPool:
         raise UserError(
@@ -283,7 +284,8 @@ def _folder_of(graphs: GraphSet) -> Iterator[Path]:
 
 
 _worker: dict[str, Any] = {}
-"""What a worker process was started with: its data set, mapped from disk, and what it tells its progress to."""
+"""What a worker process was started with: its data set, mapped from disk, what it tells its progress to, and whether to
+stop."""
 
 
 def _start_worker(folder: Path, messages: "multiprocessing.Queue[Progress | None]", stop: Event) -> None:
@@ -296,7 +298,7 @@ def _start_worker(folder: Path, messages: "multiprocessing.Queue[Progress | None
             raise KeyboardInterrupt  # on which a checkpoint is written
         messages.put(progress)
 
-    _worker.update(graphs=GraphSet.load(folder, mmap=True), tell=tell)
+    _worker.update(graphs=GraphSet.load(folder, mmap=True), tell=tell, stop=stop)
 
 
 def end_with_parent() -> None:
@@ -308,4 +310,5 @@ def end_with_parent() -> None:
 
 
 def _train_in_worker(task: Task) -> None:
-    train_split(task, _worker["graphs"], _worker["tell"])
+    if not _worker["stop"].is_set():
+        train_split(task, _worker["graphs"], _worker["tell"])
