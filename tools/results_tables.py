@@ -8,7 +8,7 @@ from datetime import datetime
 import numpy as np
 
 from cgipool.report.blocks import Block, blocks_of, number
-from cgipool.report.compare import against_baseline
+from cgipool.report.compare import Against, against_baseline
 from cgipool.report.tables import markdown_block
 from cgipool.report.view import DONE, Entry, View
 from cgipool.study.estimate import in_words
@@ -232,29 +232,72 @@ def controls(views: Views) -> str:
     )
 
 
+def sweep(views: Views, view: View) -> str:
+    """One method over a setting: under each mean the difference to Table 1, and how its discriminator does."""
+    papers = {e.wanted.key: _by_the_paper(views, e.method, str(e.wanted.at["dataset"])) for e in view.entries}
+    others = {key: e for key, e in papers.items() if e and e.wanted.key != key}
+    found = _paired({(e.wanted.key, ""): (e, others.get(e.wanted.key)) for e in view.entries})
+
+    def told(row: int, what: Callable[[Entry], str]) -> list[str]:
+        entries = [view.entry(row, column) for column in range(len(view.columns))]
+        return [what(entry) if entry and entry.record else "–" for entry in entries]
+
+    block = _titled(view, "Accuracy")
+    rows = []
+    for number_of_row, row in enumerate(block.rows):
+        rows += [row, ["minus Table 1", *told(number_of_row, lambda e: _signed(found.get((e.wanted.key, ""))))]]
+        if view.methods == ["cgi"]:
+            rows.append(["discriminator right", *told(number_of_row, lambda e: _levels(e, "discriminator_accuracy"))])
+    words = [
+        "Test accuracy in percent: mean over splits ± its standard error.",
+        f"Under it: minus the cell of Table 1, ± the standard error of the corrected paired test. {_marks(found)}",
+    ]
+    if view.methods == ["cgi"]:
+        words.append("Under that: how often the discriminator is right on validation graphs, level by level.")
+    head = [block.head[0], *(f"{view.layout.columns} {column}" for column in view.columns)]
+    return markdown_block(replace(block, words=words, head=head, rows=rows))
+
+
 def _paired_table(view: View, other: Callable[[str, str], Entry | None], what: str) -> str:
     """The cells of a study, each minus another of the same splits."""
-    records = {}
-    for entry in view.entries:
-        theirs = other(entry.method, entry.context)
-        if entry.record and theirs and theirs.record:
-            place = f"{entry.method} {entry.context}"
-            records["ours", place], records["theirs", place] = entry.record, theirs.record
-    found = against_baseline(records, "theirs")
-
-    def cell(method: str, context: str) -> str:
-        one = found.get(("ours", f"{method} {context}"))
-        if one is None:
-            return "–"
-        text = f"{number(-one.paired.difference, sign=True)} ± {number(one.paired.se)}"
-        return f"{text} {one.mark}".strip()
-
-    rows = [[view.title(method), *(cell(method, context) for context in view.contexts)] for method in view.methods]
+    found = _paired({(e.method, e.context): (e, other(e.method, e.context)) for e in view.entries})
+    rows = [
+        [view.title(method), *(_signed(found.get((method, context))) for context in view.contexts)]
+        for method in view.methods
+    ]
     words = [
         f"{what}, in percentage points, ± the standard error of the corrected paired test.",
-        f"▲ significantly better, ▼ worse: p below 0.05, Holm-adjusted for the {len(found)} comparisons of this table.",
+        _marks(found),
     ]
     return markdown_block(Block("", words, [view.layout.methods, *view.contexts], rows))
+
+
+def _paired(pairs: dict[tuple[str, str], tuple[Entry, Entry | None]]) -> dict[tuple[str, str], Against]:
+    """By place, the second of two entries of the same splits minus the first, where both were run."""
+    records = {}
+    for place, (one, other) in pairs.items():
+        if one.record and other and other.record:
+            records["ours", " ".join(place)], records["theirs", " ".join(place)] = one.record, other.record
+    found = against_baseline(records, "theirs")
+    return {place: found["ours", " ".join(place)] for place in pairs if ("ours", " ".join(place)) in found}
+
+
+def _signed(one: Against | None) -> str:
+    """The first minus the second of a pair."""
+    if one is None:
+        return "–"
+    return f"{number(-one.paired.difference, sign=True)} ± {number(one.paired.se)} {one.mark}".strip()
+
+
+def _marks(found: dict[tuple[str, str], Against]) -> str:
+    comparisons = f"{len(found)} comparisons of this table"
+    return f"▲ significantly better, ▼ worse: p below 0.05, Holm-adjusted for the {comparisons}."
+
+
+def _levels(entry: Entry, name: str) -> str:
+    """A diagnostic of CGIPool, level by level: means over splits, at the best epoch."""
+    told = [row["diagnostics"][name] for row in entry.record.splits] if entry.record else []
+    return " / ".join(number(float(level)) for level in np.mean(told, axis=0)) if told else "–"
 
 
 def diagnostics(views: Views, view: View) -> str:
@@ -264,10 +307,8 @@ def diagnostics(views: Views, view: View) -> str:
         entry = view.of("cgi", context)
         if entry is None or entry.record is None:
             continue
-        told = [row["diagnostics"] for row in entry.record.splits]
-        values = [[np.mean([each[name][level] for each in told]) for level in range(3)] for name in DIAGNOSTICS]
         alpha = entry.record.cell["recipe"]["alpha"]
-        rows.append([context, f"{alpha:g}", *(" / ".join(number(v) for v in levels) for levels in values)])
+        rows.append([context, f"{alpha:g}", *(_levels(entry, name) for name in DIAGNOSTICS)])
     words = [
         "Means over 20 splits on the validation graphs, one number per level. A discriminator that knows nothing has "
         "L_MI = 2 ln 2 = 1.39, in the released form ln 2 = 0.69, and is right in half of the cases; at ratio 0.8 the "
@@ -305,6 +346,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "duplicates": duplicates,
     "released": released,
     "controls": controls,
+    "sweep": sweep,
     "diagnostics": diagnostics,
     "early": early,
 }

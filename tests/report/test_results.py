@@ -167,3 +167,23 @@ def test_what_cells_tell_of_their_trainings(found: results.Results) -> None:
     assert told == [f"1.00 / 2.00 / {last:.2f}", "0.50 / 0.50 / 0.50", "0.75 / 0.80 / 0.85"]
     failed = {method: counts for method, *counts in rows(results_tables.early(studies, studies["table1"]))}
     assert failed["CGIPool"] == ["2", "–"]
+
+
+def test_a_sweep_is_beside_its_cell_of_table_1(tmp_path: Path) -> None:
+    """A setting that is Table 1's own has no difference; another has its paired one, with its discriminator below."""
+    add_study(tmp_path, "table1", {"method": ["cgi"], "dataset": ["NCI1"]})
+    axes = {"method": ["cgi"], "dataset": ["NCI1"], "alpha": [0.001, 0.1]}
+    add_study(tmp_path, "alpha", axes, curves="alpha")
+    paths = [
+        add_cell(tmp_path, {"method": "cgi", "dataset": "NCI1"} | setting, 75.0) for setting in ({}, {"alpha": 0.1})
+    ]
+    for number, path in enumerate(paths):
+        record = json.loads(path.read_text())
+        for split, row in enumerate(record["splits"]):
+            row["test"]["accuracy"] = (75.0 + split - number * (3.0 + (split == 0))) / 100
+            row["diagnostics"] = {"discriminator_accuracy": [0.5, 0.5 + number / 2, split % 2]}
+        write(path, record)
+    views = results.read(tmp_path).studies
+    _, difference, right = rows(results_tables.sweep(views, views["alpha"]))
+    assert difference == ["minus Table 1", "–", "−3.05 ± 0.09 ▼"]
+    assert right == ["discriminator right", "0.50 / 0.50 / 0.50", "0.50 / 1.00 / 0.50"]
