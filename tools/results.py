@@ -23,7 +23,7 @@ from search_tables import SEARCH_TABLES, Search
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 STORES = tuple(folder for folder in sorted((REPOSITORY / "results").iterdir()) if folder.is_dir())
-PAGES = ("README.md", "results/README.md", "docs/reproduction.md")
+PAGES = ("README.md", "results/README.md", "docs/reproduction.md", "docs/recipes.md")
 FIGURES = ("table1-ranks", "figure3-curves", "table1-splits")
 PLACE = re.compile(
     r"(<!-- results: (?P<what>[\w-]+)(?: (?P<name>[\w-]+))? -->\n).*?(<!-- end of results -->)", re.DOTALL
@@ -42,10 +42,11 @@ def read(*stores: Path) -> Results:
     """The studies and searches of some stores; no two have the same name."""
     results = Results({}, {})
     for store in stores:
-        book = read_book(store)
-        if book.problems:
-            sys.exit("\n".join(book.problems))
-        results.studies.update((study.name, view_of(study, book)) for study in book.studies)
+        if (store / "cells").is_dir():
+            book = read_book(store)
+            if book.problems:
+                sys.exit("\n".join(book.problems))
+            results.studies.update((study.name, view_of(study, book)) for study in book.studies)
         results.searches.update((path.stem, read_json(path)) for path in sorted((store / "searches").glob("*.json")))
     return results
 

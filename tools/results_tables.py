@@ -13,6 +13,7 @@ from cgipool.report.tables import markdown_block
 from cgipool.report.view import DONE, Entry, View
 from cgipool.study.estimate import in_words
 from cgipool.study.records import Record
+from cgipool.training.recipe import PAPER, STRONG
 
 FAMILIES = {
     "social networks": ("IMDB-BINARY", "IMDB-MULTI", "COLLAB"),
@@ -334,6 +335,23 @@ def _early(entry: Entry | None) -> str:
     return str(sum(row["best_epoch"] <= BEGINNING for row in entry.record.splits))
 
 
+def settings(views: Views) -> str:
+    """The settings in which recipe strong departs from the paper's."""
+    recipes = {"paper": PAPER} | {recipe.name: recipe for recipe in STRONG.values()}
+    told = [recipe.to_json() for recipe in recipes.values()]
+    rows = [
+        [name, *(f"{one[name]}" for one in told)]
+        for name in told[0]
+        if name != "name" and any(one[name] != told[0][name] for one in told)
+    ]
+    changed = {
+        (row, column) for row, line in enumerate(rows) for column in range(2, len(line)) if line[column] != line[1]
+    }
+    return markdown_block(
+        Block("", ["What departs from recipe paper is bold."], ["setting", *recipes], rows, strong=changed)
+    )
+
+
 TABLES: dict[str, Callable[..., str]] = {
     "accuracy": accuracy,
     "recipes": recipes,
@@ -346,6 +364,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "duplicates": duplicates,
     "released": released,
     "controls": controls,
+    "settings": settings,
     "sweep": sweep,
     "diagnostics": diagnostics,
     "early": early,

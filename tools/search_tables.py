@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from cgipool.data.catalogue import family_of
 from cgipool.report.blocks import Block, number
 from cgipool.report.tables import markdown_block
 from cgipool.study.halving import Floats, Mean, mean_over
@@ -52,6 +53,25 @@ def finalists(search: Search) -> str:
     ]
     head = ["setting", "accuracy", "difference", *(f"on {name}" for name in rung["datasets"]), "changes"]
     return markdown_block(Block("", words, head, rows))
+
+
+def families(search: Search) -> str:
+    """How the settings of the last rung did on each family of data sets, best first; the best of a family is bold."""
+    rung = [rung for rung in search["rungs"] if rung["name"] != APART][-1]
+    judged = [trial for trial in rung["trials"] if trial["state"] == "judged"]
+    judged.sort(key=lambda trial: -trial["score"]["difference"]["value"])
+    (base,) = [_values(rung, trial) for trial in judged if trial["name"] == BASE]
+    kinds = [family_of(name) for name in rung["datasets"]]
+    gains = {trial["name"]: (_values(rung, trial) - base).mean(0) for trial in judged}
+    rows: list[list[str]] = [[trial["name"]] for trial in judged]
+    strong = set()
+    for column, family in enumerate(dict.fromkeys(kinds), start=1):
+        means = [mean_over(gains[name][[kind == family for kind in kinds]]) for (name, *_) in rows]
+        for row, mean in zip(rows, means, strict=True):
+            row.append("0" if row[0] == BASE else _points(mean))
+        strong.add((max(range(len(rows)), key=lambda row: means[row].value), column))
+    words = [f"Validation accuracy minus the base's, in points ± the standard error over splits; {_judges(rung)}."]
+    return markdown_block(Block("", words, ["setting", *dict.fromkeys(kinds)], rows, strong=strong))
 
 
 def values_tried(search: Search) -> str:
@@ -108,6 +128,7 @@ def _judges(rung: dict[str, Any]) -> str:
 SEARCH_TABLES: dict[str, Callable[[Search], str]] = {
     "choices": choices,
     "finalists": finalists,
+    "families": families,
     "values-tried": values_tried,
 }
 """What a page can ask for of a search."""

@@ -192,7 +192,7 @@ def fit(
     """
     check_graphs(graphs)
     method_named(method)
-    chosen = recipe_named(recipe).but(**settings)
+    chosen = recipe_named(recipe, graphs.family).but(**settings)
     ids, val = holdout(graphs, validation, seed)
     with tempfile.TemporaryDirectory(prefix="cgipool-") as name:
         split = Split(0, ids, val, val)

@@ -19,7 +19,7 @@ def test_pages_and_figures_are_as_results_has_them() -> None:
     assert results.differing(results.wanted(results.read(*results.STORES))) == []
 
 
-@pytest.mark.parametrize("store", results.STORES, ids=lambda store: store.name)
+@pytest.mark.parametrize("store", [store for store in results.STORES if (store / "cells").is_dir()], ids=str)
 def test_results_are_cells_of_the_studies_made_by_runs(store: Path) -> None:
     book = read_book(store)
     studies = [read_study(path) for path in STUDIES.glob("*.toml") if not path.stem.startswith("search")]

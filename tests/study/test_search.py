@@ -366,6 +366,30 @@ def test_reported_splits_can_be_asked_for() -> None:
     assert search_of(PLAIN).rungs[0].protocol.first == 1000, "where the file does not say"
 
 
+def test_a_family_alone_shares_its_cells() -> None:
+    whole = search_of(PLAIN)
+    alone = search_of(PLAIN, family="molecules")
+    assert (alone.name, alone.datasets) == ("search-molecules", ["MUTAG"])
+    (first, *_), (expected, *_) = (rounds(search, Results(None)) for search in (alone, whole))
+    molecules = [cell.key for cell in expected.waiting if cell.dataset == "MUTAG"]
+    assert [cell.key for cell in first.waiting] == molecules
+    assert len(molecules) == len(expected.waiting) / 2
+    with pytest.raises(UserError, match="unknown family of these data sets 'social'"):
+        search_of(PLAIN, family="social")
+    with pytest.raises(UserError, match="one at a time has no data set of the family synthetic"):
+        search_of(PLAIN, family="synthetic")
+
+
+def test_a_recipe_by_family_is_no_base_for_several() -> None:
+    with pytest.raises(UserError, match="strong is not one recipe on molecules and synthetic"):
+        search_of(PLAIN | {"base": {"recipe": "strong"}})
+    base, space = {"recipe": "strong"}, {"lr": [0.001, 0.01]}
+    given = {"methods": ["topk"], "base": base, "space": space, "rung": [{"settings": 2, "splits": 2}]}
+    assert search_of(given | {"datasets": ["PROTEINS"]}).space.base == recipe_named("strong-proteins")
+    several = given | {"datasets": ["PROTEINS", "COLLAB"]}
+    assert search_of(several, family="social").space.base == recipe_named("strong-social")
+
+
 def test_a_budget_that_is_also_searched_for() -> None:
     given = but("space.epochs", [10, 1000])
     with pytest.raises(UserError, match=r"epochs stands in \[space\] and in rung 1"):

@@ -21,7 +21,7 @@ def compare(
             show_default=False,
         ),
     ] = "set2set,dgcnn,diffpool,topk,sag,asap,vip,cgi,none,majority",
-    recipe: Annotated[str, typer.Option(help="All settings at once: paper or released.")] = "paper",
+    recipe: Annotated[str, typer.Option(help="All settings at once: paper, released or strong.")] = "paper",
     splits: Annotated[int, typer.Option(min=1, help="How many random splits.")] = 20,
     split_kind: Annotated[
         str, typer.Option(help="random, stratified, distinct, or scaffold for molecules.")

@@ -13,7 +13,7 @@ def fit(
     ],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The model's file.")] = Path("model.safetensors"),
     method: Annotated[str, typer.Option(metavar="NAME|MODULE:CLASS", help="The pooling method.")] = "cgi",
-    recipe: Annotated[str, typer.Option(help="All settings at once: paper or released.")] = "paper",
+    recipe: Annotated[str, typer.Option(help="All settings at once: paper, released or strong.")] = "paper",
     ensemble: Annotated[int, typer.Option(min=1, help="Members whose probabilities are averaged.")] = 1,
     validation: Annotated[
         float, typer.Option(help="Share of the graphs held back, which early stopping watches.")
@@ -42,10 +42,12 @@ def fit(
     from cgipool.fitted import fit as fit_model
     from cgipool.training.recipe import parse_setting, recipe_named
 
-    chosen = recipe_named(recipe).but(**dict(map(parse_setting, changes or [])))
+    settings = dict(map(parse_setting, changes or []))
+    recipe_named(recipe).but(**settings)  # what is wrong with them is told before the data is read
     writable(out)
     with downloading() as progress:
         graphs = load_dataset(data, progress=progress)
+    chosen = recipe_named(recipe, graphs.family).but(**settings)
     try:
         with reporting(1, chosen.epochs, chosen.patience, ensemble) as tell:
             model = fit_model(

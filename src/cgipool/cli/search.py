@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 def search(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A search file, such as studies/search.toml.")],
+    family: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only the data sets of a family: molecules, proteins or social.")
+    ] = None,
     store: STORE = Path("runs/store"),
     device: DEVICE = "cpu",
     limit: Annotated[
@@ -37,7 +40,8 @@ def search(
 
     Settings are drawn at random and judged on few splits; the best go on to the next rung, the base recipe always with
     them. A trial is cells of the store, so that a killed search goes on and no cell is trained twice. Scores are
-    printed at the end, and kept in STORE/searches/NAME.json.
+    printed at the end, and kept in STORE/searches/NAME.json. With --family it is another search, NAME-FAMILY, which
+    draws the same settings and shares what is trained.
 
     Exit codes: 0 there is a winner; 2 a wrong file or option, or the base itself fails; 75 work is left, by
     --limit, SIGTERM or in the hands of other runs (run again); 130 Ctrl-C.
@@ -48,7 +52,7 @@ def search(
     from cgipool.study.search_file import read_search
     from cgipool.study.store import Store
 
-    asked = read_search(file)
+    asked = read_search(file, family)
     devices = [name.strip() for name in device.split(",")] * at_once
     if any(name.split(":")[0] not in ("cpu", "cuda") for name in devices):
         raise UserError(f"--device {device!r} names neither cpu nor cuda")

@@ -47,7 +47,7 @@ def train(
         ),
     ] = "cgi",
     recipe: Annotated[
-        str, typer.Option(help="All settings at once: paper or released.", rich_help_panel=MODEL)
+        str, typer.Option(help="All settings at once: paper, released or strong.", rich_help_panel=MODEL)
     ] = "paper",
     splits: Annotated[
         int | None, typer.Option(min=1, help="How many random splits. Default: 1.", rich_help_panel=SPLITS)
@@ -209,7 +209,8 @@ def train(
         "vocabulary": vocabulary,
         "attributes": attributes or None,
     }
-    chosen = _recipe(recipe, settings, changes or [])
+    choose = functools.partial(_recipe, recipe, settings, changes or [])
+    choose()  # what is wrong with them is told before the data is read
     draw = functools.partial(
         draw_splits,
         seed=seed,
@@ -219,12 +220,12 @@ def train(
         file=splits_file,
         folds=folds,
     )
-    run = {"method": method, "recipe": chosen, "seed": seed, "tf32": tf32}
+    run = {"method": method, "seed": seed, "tf32": tf32}
     run |= {"out": out, "resume": resume, "overwrite": overwrite}
     if distributed:
-        result = train_by_all(data, draw, device, run)
+        result = train_by_all(data, draw, choose, device, run)
     else:
-        result = train_alone(data, draw, run | {"device": device, "jobs": jobs, "ensemble": ensemble})
+        result = train_alone(data, draw, choose, run | {"device": device, "jobs": jobs, "ensemble": ensemble})
     if result is None:
         return
     if as_json:
@@ -233,8 +234,8 @@ def train(
         output().print(*result_tables(result, title, out), sep="\n")
 
 
-def _recipe(name: str, settings: dict[str, Any], changes: list[str]) -> "Recipe":
-    """The recipe of this name with the settings that are not None, and with those of --set."""
+def _recipe(name: str, settings: dict[str, Any], changes: list[str], family: str = "molecules") -> "Recipe":
+    """The recipe of this name for a family of data sets, with the settings that are not None and those of --set."""
     from cgipool.training.recipe import parse_setting, recipe_named
 
     asked = {setting: value for setting, value in settings.items() if value is not None}
@@ -242,4 +243,4 @@ def _recipe(name: str, settings: dict[str, Any], changes: list[str]) -> "Recipe"
         if setting in asked:
             raise UserError(f"{setting} is given twice")
         asked[setting] = value
-    return recipe_named(name).but(**asked)
+    return recipe_named(name, family).but(**asked)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cgipool.data import GraphSet, Split
+    from cgipool.training.recipe import Recipe
     from cgipool.training.result import Result
 
 
@@ -29,8 +30,10 @@ def draw_splits(
     return random_splits(graphs, seed=seed, indices=range(first, first + count), kind=kind)
 
 
-def train_alone(data: str, draw: "Callable[[GraphSet], Sequence[Split]]", run: dict[str, Any]) -> "Result":
-    """Train in this process and those of its own."""
+def train_alone(
+    data: str, draw: "Callable[[GraphSet], Sequence[Split]]", choose: "Callable[..., Recipe]", run: dict[str, Any]
+) -> "Result":
+    """Train in this process and those of its own, by the recipe chosen for the family of the data set."""
     from cgipool.cli.progress import downloading, reporting
     from cgipool.data import load_dataset
     from cgipool.training.run import check_device, train
@@ -38,30 +41,34 @@ def train_alone(data: str, draw: "Callable[[GraphSet], Sequence[Split]]", run: d
     check_device(run["device"])
     with downloading() as progress:
         graphs = load_dataset(data, progress=progress)
-    splits, recipe = draw(graphs), run["recipe"]
+    splits, recipe = draw(graphs), choose(family=graphs.family)
     with _stopped(run["out"]), reporting(len(splits), recipe.epochs, recipe.patience, run["ensemble"]) as tell:
-        return train(graphs, splits=splits, tell=tell, **run)
+        return train(graphs, recipe=recipe, splits=splits, tell=tell, **run)
 
 
 def train_by_all(
-    data: str, draw: "Callable[[GraphSet], Sequence[Split]]", device: str, run: dict[str, Any]
+    data: str,
+    draw: "Callable[[GraphSet], Sequence[Split]]",
+    choose: "Callable[..., Recipe]",
+    device: str,
+    run: dict[str, Any],
 ) -> "Result | None":
     """Train in all processes that torchrun started; the result, in the first of them."""
     from cgipool.cli.progress import downloading, reporting
     from cgipool.training.distributed import train_distributed
     from cgipool.training.ranks import process_group
 
-    recipe = run["recipe"]
     with process_group(device) as ranks:
         with downloading() as progress:
             graphs = ranks.open(data, progress)
+        run |= {"recipe": choose(family=graphs.family)}
         splits = ranks.splits_of_first(lambda: draw(graphs))
         if not ranks.first:
             try:
                 return train_distributed(graphs, ranks, splits=splits, **run)
             except KeyboardInterrupt:
                 raise typer.Exit(130) from None
-        with _stopped(run["out"]), reporting(len(splits), recipe.epochs, recipe.patience) as tell:
+        with _stopped(run["out"]), reporting(len(splits), run["recipe"].epochs, run["recipe"].patience) as tell:
             return train_distributed(graphs, ranks, splits=splits, tell=tell, **run)
 
 

@@ -58,3 +58,11 @@ CATALOGUE: dict[str, Entry] = {
     "TRIANGLES": Entry("synthetic", 45000, 10, "count the triangles"),
 }
 """By name, the paper's seven first. All but `motifs` and `solubility` are TU sets (Morris et al., 2020)."""
+
+
+def family_of(name: str, labelled: bool = True) -> str:
+    """The family of a data set. One that is not known by name is taken for molecules if its nodes have labels, and for
+    social networks if not."""
+    if name in CATALOGUE:
+        return CATALOGUE[name].family
+    return "molecules" if labelled else "social"

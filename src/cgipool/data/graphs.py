@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cgipool.data import build, check, join, store
+from cgipool.data.catalogue import family_of
 from cgipool.errors import UserError
 
 if TYPE_CHECKING:
@@ -107,6 +108,11 @@ class GraphSet:
     def n_classes(self) -> int:
         """The number of classes that have a name, whether or not a graph is in each."""
         return len(self.class_names)
+
+    @property
+    def family(self) -> str:
+        """What kind of graphs these are taken for: molecules, social, or what the catalogue says of their name."""
+        return family_of(self.name, labelled=self.category is not None)
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:

@@ -37,7 +37,7 @@ def comparison(
     settings = dict(map(parse_setting, changes))
     if len(settings) < len(changes):
         raise UserError("--set names a setting twice")
-    chosen = recipe_named(recipe).but(**settings)
+    chosen = recipe_named(recipe, graphs.family).but(**settings)
     protocol = Protocol(splits=splits, seed=seed, split_kind=split_kind)
     known = graphs.name in CATALOGUE and given == graphs.name
     path, content = (None, None) if known else (Path(given), content_of(graphs))
@@ -53,10 +53,11 @@ def comparison(
         )
         for method in methods
     ]
+    how = f"{splits} {split_kind} splits, recipe {chosen.name}"
     return Study(
         name="compare-" + "".join(c if c.isalnum() or c in "._-" else "-" for c in graphs.name),
         title=f"Pooling methods on {graphs.name}",
-        about=f"{graphs.n_graphs} graphs, {graphs.n_classes} classes; {splits} {split_kind} splits, recipe {recipe}.",
+        about=f"{graphs.n_graphs} graphs, {graphs.n_classes} classes; {how}.",
         source="",
         baseline="cgi" if "cgi" in methods else methods[0],
         curves=None,

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_type_hints
 
-from cgipool.data.catalogue import CATALOGUE
+from cgipool.data.catalogue import CATALOGUE, family_of
 from cgipool.data.splits import KINDS
 from cgipool.errors import UserError, unknown
 from cgipool.pool import METHODS, method_named
@@ -183,8 +183,8 @@ def _cells(
     for values in itertools.product(*axes.values()):
         at = dict(zip(axes, values, strict=True))
         given = settings | {name: value for name, value in at.items() if name in (*SETTINGS, "recipe")}
-        recipe = recipe_of(given)
         method, dataset = at["method"], at["dataset"]
+        recipe = recipe_of(given, family_of(dataset))
         numbers = published.get(method, {}).get(dataset)
         cells.append(
             Cell(
@@ -210,10 +210,10 @@ def check_settings(given: dict[str, Any], table: str) -> None:
             raise unknown(f"key of [{table}]", name, ("recipe", *SETTINGS))
 
 
-def recipe_of(given: dict[str, Any]) -> Recipe:
-    """The recipe that a file names, with the settings that it changes."""
+def recipe_of(given: dict[str, Any], family: str) -> Recipe:
+    """The recipe that a file names, for a family of data sets, with the settings that it changes."""
     changes = {name: value_of(name, value) for name, value in given.items() if name != "recipe"}
-    return recipe_named(given.get("recipe", "paper")).but(**changes)
+    return recipe_named(given.get("recipe", "paper"), family).but(**changes)
 
 
 def value_of(name: str, value: Any) -> Any:

@@ -11,14 +11,17 @@ seed                    of the drawing of settings
 [one_at_a_time]         splits and the rest as in a rung: each choice of the winner alone, and the winner without it
 """
 
+import functools
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from cgipool.data.catalogue import family_of
 from cgipool.errors import UserError, unknown
 from cgipool.study.cell import Protocol
 from cgipool.study.plan import check_known, check_name, check_settings, protocol_of, read_toml, recipe_of
 from cgipool.study.space import Space, space_of
+from cgipool.training.recipe import STRONG, Recipe
 
 TEXTS = ("name", "title", "about")
 TABLES = ("protocol", "base", "space", "one_at_a_time")
@@ -72,22 +75,26 @@ class Search:
         return [*self.rungs, *([] if self.apart is None else [self.apart])]
 
 
-def read_search(path: Path) -> Search:
-    """The search of a file; whatever it says that has no meaning is an error."""
-    return read_toml(path, search_of)
+def read_search(path: Path, family: str | None = None) -> Search:
+    """The search of a file, or that on its data sets of one family; whatever it says without meaning is an error."""
+    return read_toml(path, functools.partial(search_of, family=family))
 
 
-def search_of(given: dict[str, Any], default_name: str = "search") -> Search:
+def search_of(given: dict[str, Any], default_name: str = "search", family: str | None = None) -> Search:
     """A search from plain values."""
     _check_keys(given)
+    if family is not None:
+        given = _on_family(given, family)
     methods, datasets = (_names(given, key, "the file") for key in ("methods", "datasets"))
     check_known(methods, datasets)
-    check_settings(given.get("base", {}), "base")
-    space = space_of(recipe_of(given.get("base", {})), given["space"])
+    space = space_of(_base(given.get("base", {}), datasets), given["space"])
     rungs = _rungs(given, space, methods, datasets)
-    name = check_name(given.get("name", default_name))
     apart = rungs.pop() if "one_at_a_time" in given else None
-    texts = (name, given.get("title", name), given.get("about", ""))
+    name = check_name(given.get("name", default_name))
+    title = given.get("title", name)
+    if family is not None:
+        name, title = f"{name}-{family}", f"{title}: {family}"
+    texts = (name, title, given.get("about", ""))
     search = Search(*texts, methods, datasets, _whole(given, "seed", 0, "the file", 0), space, rungs, apart)
     space.drawn(rungs[0].count, search.seed)  # too small a space is told now
     return search
@@ -111,6 +118,25 @@ def _check_keys(given: dict[str, Any]) -> None:
         raise UserError("rungs must be tables, [[rung]]")
 
 
+def _on_family(given: dict[str, Any], family: str) -> dict[str, Any]:
+    """What a file says, with the data sets of one family alone. The settings drawn are the same."""
+    families = sorted({family_of(name) for name in _names(given, "datasets", "the file")})
+    if family not in families:
+        raise unknown("family of these data sets", family, families)
+
+    def within(table: dict[str, Any], where: str) -> dict[str, Any]:
+        if "datasets" not in table:
+            return table
+        names = [name for name in _names(table, "datasets", where) if family_of(name) == family]
+        if not names:
+            raise UserError(f"{where} has no data set of the family {family}")
+        return table | {"datasets": names}
+
+    rungs = [within(rung, f"rung {number}") for number, rung in enumerate(given["rung"], start=1)]
+    apart = {key: within(given[key], APART) for key in ("one_at_a_time",) if key in given}
+    return within(given, "the file") | {"rung": rungs} | apart
+
+
 def _names(given: dict[str, Any], key: str, where: str) -> list[str]:
     names = given[key]
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
@@ -125,6 +151,15 @@ def _whole(given: dict[str, Any], key: str, least: int, where: str, usual: int |
     if type(value) is not int or value < least:
         raise UserError(f"{where} needs {key}, a whole number from {least}")
     return value
+
+
+def _base(given: dict[str, Any], datasets: list[str]) -> Recipe:
+    check_settings(given, "base")
+    families = sorted({family_of(name) for name in datasets})
+    if given.get("recipe") == "strong" and len(families) > 1:
+        names = ", ".join(recipe.name for recipe in STRONG.values())
+        raise UserError(f"strong is not one recipe on {' and '.join(families)}; [base] needs one of {names}")
+    return recipe_of(given, families[0])
 
 
 def _protocol(given: dict[str, Any]) -> Protocol:

@@ -220,7 +220,7 @@ def train_distributed(
     The result, for the first process, and None for the others. The first alone writes the folder `out` and tells
     `tell`. Processes that torchrun has started anew go on with the run in `out` that those before them began.
     """
-    chosen = recipe_named(recipe)
+    chosen = recipe_named(recipe, graphs.family)
     check_graphs(graphs)
     check_numbers(splits)
     check_alone(graphs.sizes, chosen, method)

@@ -246,13 +246,34 @@ RELEASED = Recipe(
     vocabulary="all",
 )
 
-RECIPES = {recipe.name: recipe for recipe in (PAPER, RELEASED)}
+STRONG = {
+    "molecules": Recipe(
+        name="strong-molecules",
+        conv="gin",
+        norm="batch",
+        jumping="concat",
+        dropout=0.3,
+        schedule="cosine",
+        weight_decay=0.0,
+        average=0.99,
+        batch_size=64,
+        epochs=120,
+        label_smoothing=0.1,
+    ),
+    "proteins": Recipe(name="strong-proteins", conv="gin", norm="batch", dropout=0.0, batch_size=64, epochs=120),
+    "social": Recipe(name="strong-social", epochs=120),
+}
+"""By family of data sets, the settings that did best on validation graphs: docs/recipes.md has the search."""
+
+RECIPES = {recipe.name: recipe for recipe in (PAPER, RELEASED, *STRONG.values())}
 
 
-def recipe_named(recipe: str | Recipe) -> Recipe:
-    """The recipe of that name; a recipe is itself."""
+def recipe_named(recipe: str | Recipe, family: str = "molecules") -> Recipe:
+    """The recipe of that name; a recipe is itself. "strong" is that of a family of data sets."""
     if isinstance(recipe, Recipe):
         return recipe
+    if recipe == "strong":
+        return STRONG.get(family, STRONG["molecules"])
     if recipe not in RECIPES:
-        raise unknown("recipe", recipe, RECIPES)
+        raise unknown("recipe", recipe, ("strong", *RECIPES))
     return RECIPES[recipe]

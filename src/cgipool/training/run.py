@@ -72,7 +72,7 @@ def train(
     in an ensemble of each member.
     """
     method_named(method)
-    chosen = recipe_named(recipe).but(**settings)
+    recipe_named(recipe).but(**settings)  # what is wrong with them is told before the data is read
     check_device(device)
     if jobs < 1:
         raise UserError(f"jobs must be at least 1, not {jobs}")
@@ -82,6 +82,7 @@ def train(
         raise UserError(f"ensemble must be at least 1, not {ensemble}")
     graphs = data if isinstance(data, GraphSet) else load_dataset(data)
     check_graphs(graphs)
+    chosen = recipe_named(recipe, graphs.family).but(**settings)
     if isinstance(splits, int):
         if splits < 1:
             raise UserError(f"splits must be at least 1, not {splits}")
