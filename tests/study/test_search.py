@@ -381,7 +381,7 @@ def test_a_family_alone_shares_its_cells() -> None:
 
 
 def test_a_recipe_by_family_is_no_base_for_several() -> None:
-    with pytest.raises(UserError, match="strong is not one recipe on molecules and synthetic"):
+    with pytest.raises(UserError, match="strong is not one recipe on molecules, synthetic: give --family"):
         search_of(PLAIN | {"base": {"recipe": "strong"}})
     base, space = {"recipe": "strong"}, {"lr": [0.001, 0.01]}
     given = {"methods": ["topk"], "base": base, "space": space, "rung": [{"settings": 2, "splits": 2}]}

@@ -12,7 +12,9 @@ from cgipool.cli import main
 from cgipool.data.splits import read_splits
 from cgipool.study.records import read_book
 
-STUDIES = [path for path in (Path(__file__).resolve().parents[2] / "studies").glob("*.toml") if path.stem != "search"]
+STUDIES = [
+    path for path in (Path(__file__).resolve().parents[2] / "studies").glob("*.toml") if "search" not in path.stem
+]
 FILE = """
 title = "Two methods"
 source = "nowhere"

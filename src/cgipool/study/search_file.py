@@ -158,7 +158,9 @@ def _base(given: dict[str, Any], datasets: list[str]) -> Recipe:
     families = sorted({family_of(name) for name in datasets})
     if given.get("recipe") == "strong" and len(families) > 1:
         names = ", ".join(recipe.name for recipe in STRONG.values())
-        raise UserError(f"strong is not one recipe on {' and '.join(families)}; [base] needs one of {names}")
+        raise UserError(
+            f"strong is not one recipe on {', '.join(families)}: give --family, or one of {names} in [base]"
+        )
     return recipe_of(given, families[0])
 
 
