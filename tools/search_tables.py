@@ -40,18 +40,21 @@ def finalists(search: Search) -> str:
     """The settings of the last rung, best first."""
     rung = [rung for rung in search["rungs"] if rung["name"] != APART][-1]
     judged = [trial for trial in rung["trials"] if trial["state"] == "judged"]
-    rows = []
+    rows, words = [], []
     for trial in sorted(judged, key=lambda trial: -trial["score"]["difference"]["value"]):
         score = trial["score"]
         means = [score["difference"], *(score["datasets"][name] for name in rung["datasets"])]
         told = [_points(Mean(**mean)) if trial["name"] != BASE else "" for mean in means]
-        changed = ", ".join(f"{name} {value}" for name, value in trial["changes"].items())
-        rows.append([trial["name"], number(100 * score["accuracy"]["value"]), *told, changed])
-    words = [
+        rows.append([trial["name"], number(100 * score["accuracy"]["value"]), *told])
+        if trial["changes"]:
+            words.append(
+                f"{trial['name']}: {', '.join(f'{name} {value}' for name, value in trial['changes'].items())}."
+            )
+    words.append(
         f"Validation accuracy in percent, and differences to the base in points ± the standard error over splits; "
         f"{_judges(rung)}."
-    ]
-    head = ["setting", "accuracy", "difference", *(f"on {name}" for name in rung["datasets"]), "changes"]
+    )
+    head = ["setting", "accuracy", "difference", *(f"on {name}" for name in rung["datasets"])]
     return markdown_block(Block("", words, head, rows))
 
 

@@ -90,10 +90,12 @@ def test_a_choice_that_could_not_be_tried_is_a_dash(search: dict[str, Any]) -> N
 
 
 def test_finalists_best_first(search: dict[str, Any]) -> None:
-    assert rows(search_tables.finalists(search)) == [
-        ["winner", "75.00", "+9.50 ± 2.00", "+11.00 ± 1.00", "+8.00 ± 1.00", "conv gin, lr 0.01"],
-        ["base", "65.50", "", "", "", ""],
+    table = search_tables.finalists(search)
+    assert rows(table) == [
+        ["winner", "75.00", "+9.50 ± 2.00", "+11.00 ± 1.00", "+8.00 ± 1.00"],
+        ["base", "65.50", "", "", ""],
     ]
+    assert "winner: conv gin, lr 0.01." in table
 
 
 def test_how_settings_with_a_value_did(search: dict[str, Any]) -> None:
