@@ -215,12 +215,12 @@ def minus(one: Entry | None, other: Entry | None) -> str:
     return f"{number(one.summary.mean - other.summary.mean, sign=True)} ± {number(se)}"
 
 
-def released(views: Views) -> str:
-    """The released code's form and settings against the paper's, on the same splits."""
+def gained(views: Views, view: View) -> str:
+    """Another recipe against the paper's, on the same splits."""
     return _paired_table(
-        views["released"],
+        view,
         lambda method, context: _by_the_paper(views, method, context),
-        "Recipe released minus recipe paper, where the latter was run",
+        f"Recipe {view.study.name} minus recipe paper, where the latter was run",
     )
 
 
@@ -362,7 +362,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "claims": claims,
     "floor": floor,
     "duplicates": duplicates,
-    "released": released,
+    "gained": gained,
     "controls": controls,
     "settings": settings,
     "sweep": sweep,
