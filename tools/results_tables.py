@@ -17,10 +17,10 @@ from cgipool.training.recipe import PAPER, STRONG
 
 FAMILIES = {
     "social networks": ("IMDB-BINARY", "IMDB-MULTI", "COLLAB"),
-    "bioinformatics": ("NCI1", "NCI109", "PROTEINS"),
-    "molecules": ("Mutagenicity",),
+    "bioinformatics": ("PROTEINS",),
+    "molecules": ("NCI1", "NCI109", "Mutagenicity"),
 }
-"""The paper does not say which data sets it counts where. NCI1 and NCI109 are molecules too."""
+"""As the head of the paper's Table 1 has them, in the order of the sentence in section 4.2."""
 
 CLAIMED = {"social networks": 1.21, "bioinformatics": 1.43, "molecules": 0.45}
 """Section 4.2: CGIPool "outperforms state-of-the-art models by up to" so many percent."""
