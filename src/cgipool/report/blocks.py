@@ -134,7 +134,7 @@ def _ranks(view: View) -> Block:
         return Block("Average ranks", [], head, [])
     words = [
         f"Rank of the mean accuracy, 1 is best, averaged over {', '.join(ranks.datasets)}.",
-        f"Friedman: χ² = {number(ranks.chi2)}, p {_equals(ranks.p)} that all methods are alike.",
+        f"Friedman: χ² = {number(ranks.chi2)}, p {_equals(ranks.p)} if all methods were alike.",
         f"Ranks further apart than the critical difference {number(ranks.critical_difference)} differ (Nemenyi, 5 %).",
     ]
     rows = []
