@@ -446,3 +446,15 @@ def test_bars_count_members() -> None:
         assert (progress.tasks[0].total, progress.tasks[0].completed) == (4, 1)
         assert progress.tasks[0].fields["state"] == "1/4"
     assert "split 0, member 1: 1 epochs, best 1" in console.export_text()
+
+
+def test_bars_without_splits() -> None:
+    from rich.progress import Progress
+
+    from cgipool.cli.progress import Bars
+
+    for ensemble, names in ((1, ["splits", "model"]), (2, ["members", "member 0"])):
+        with Progress(disable=True) as progress:
+            Bars(progress, None, epochs=9, patience=9, ensemble=ensemble)(split.Progress(0, 1, 0.5, 0.5, 1))
+            assert [task.description for task in progress.tasks] == names
+            assert progress.tasks[0].visible == (ensemble > 1)

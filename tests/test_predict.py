@@ -269,8 +269,15 @@ def test_a_model_of_graphs_reads_no_smiles(model: Path, tmp_path: Path, capsys: 
 def test_an_ensemble_by_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     out = tmp_path / "two.safetensors"
     assert main(["fit", "motifs", "--out", str(out), "--ensemble", "2", *TINY]) == 0
-    assert "validation graphs" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "validation graphs" in said.out
+    assert [line.split(",")[0] for line in said.err.splitlines()] == ["member 0: 2 epochs", "member 1: 2 epochs"]
     assert len(FittedModel.load(out).members) == 2
+
+
+def test_who_fits_one_model_hears_of_no_splits(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["fit", "motifs", "--out", str(tmp_path / "one.safetensors"), *TINY]) == 0
+    assert capsys.readouterr().err.startswith("model: 2 epochs, best ")
 
 
 MEASURE = """

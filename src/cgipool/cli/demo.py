@@ -18,6 +18,6 @@ def demo(
 
     epochs = epochs or EPOCHS
     output().print(f"CGIPool, paper recipe, {epochs} epochs on the built-in data set motifs")
-    with reporting(1, epochs, patience=epochs) as tell:
+    with reporting(None, epochs, patience=epochs) as tell:
         shown = run_demo(out, epochs=epochs, seed=seed, tell=tell)
     output().print(*demo_tables(shown), sep="\n")

@@ -47,7 +47,7 @@ def fit(
     with downloading() as progress:
         graphs = load_dataset(data, progress=progress)
     try:
-        with reporting(1, chosen.epochs, chosen.patience, ensemble) as tell:
+        with reporting(None, chosen.epochs, chosen.patience, ensemble) as tell:
             model = fit_model(
                 graphs,
                 method=method,
