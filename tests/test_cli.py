@@ -318,7 +318,7 @@ def test_data_info(tmp_path: Path, own_cache: Path, capsys: pytest.CaptureFixtur
     said = capsys.readouterr().out
     for text in ("24, 2.00 per graph", "0: 6 graphs, 50.0 %", "1 self-loops", "no present recipe uses them"):
         assert text in said
-    assert "12 graphs have a twin; 1 kinds of twins differ in class" in said
+    assert "12 graphs have a twin; 1 kind of twins differs in class" in said
 
 
 def test_data_info_of_a_public_set(tu_archive: Callable[[str], Path], own_cache: Path, capsys) -> None:

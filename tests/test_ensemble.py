@@ -445,7 +445,7 @@ def test_bars_count_members() -> None:
         assert [task.description for task in progress.tasks] == ["members", "split 0.0"]
         assert (progress.tasks[0].total, progress.tasks[0].completed) == (4, 1)
         assert progress.tasks[0].fields["state"] == "1/4"
-    assert "split 0, member 1: 1 epochs, best 1" in console.export_text()
+    assert "split 0, member 1: 1 epoch, best 1" in console.export_text()
 
 
 def test_bars_without_splits() -> None:

@@ -356,7 +356,7 @@ def test_what_looks_beyond_ones_own_graphs_is_refused() -> None:
         check_alone(sizes, PAPER.but(norm="batch"), "cgi")
     check_alone(sizes, PAPER, "vip")
     check_alone(np.array([1]), PAPER, "cgi")
-    with pytest.raises(UserError, match="one node after 1 pools"):
+    with pytest.raises(UserError, match="one node after 1 pool"):
         check_alone(sizes, PAPER.but(ratio=0.5), "vip")
     with pytest.raises(UserError, match=r"one node$"):
         check_alone(np.array([9, 1]), PAPER, "vip")

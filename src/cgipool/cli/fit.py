@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from cgipool.words import counted
+
 
 def fit(
     data: Annotated[
@@ -64,8 +66,8 @@ def fit(
         raise Interrupted("stopped; nothing is kept") from None
     model.save(out)
     about = model.about
+    seen = counted(about["graphs"]["val"], "validation graph")
     typer.echo(
         f"{out}: {method} on {about['graphs']['train']} graphs of {graphs.name}, {len(model.class_names)} classes; "
-        f"accuracy {100 * about['validation']['accuracy']:.1f} % on the {about['graphs']['val']} validation graphs, "
-        f"which early stopping has seen"
+        f"accuracy {100 * about['validation']['accuracy']:.1f} % on {seen}, which early stopping has seen"
     )

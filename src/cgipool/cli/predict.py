@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from cgipool.words import counted
+
 if TYPE_CHECKING:
     from cgipool.predict import Rows
 
@@ -95,9 +97,9 @@ def _write(parts: "Iterator[Rows]", stream: TextIO, began: float) -> None:
         now = time.monotonic()
         if sys.stderr.isatty() and now - last >= TELL:
             last = now
-            print(f"\r{count:,} graphs, {count / (now - began):,.0f} a second", end="", file=sys.stderr)
+            print(f"\r{counted(count, 'graph')}, {count / (now - began):,.0f} a second", end="", file=sys.stderr)
     rate = count / max(time.monotonic() - began, 1e-9)
-    told = f"{count:,} graphs, {rate:,.0f} a second" + (f"; {bad:,} could not be read" if bad else "")
+    told = f"{counted(count, 'graph')}, {rate:,.0f} a second" + (f"; {bad:,} could not be read" if bad else "")
     if unseen:
         told += f"; {100 * unseen / nodes:.2g} % of the nodes have a label or degree that the model was not trained on"
     print(f"\r{told}" if sys.stderr.isatty() else told, file=sys.stderr)

@@ -16,6 +16,8 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from cgipool.words import counted
+
 if TYPE_CHECKING:
     from cgipool.training.task import Progress as Told
     from cgipool.training.task import Tell
@@ -113,7 +115,7 @@ def name_of(told: "Told", splits: int | None, ensemble: int) -> str:
 def ending(told: "Told", splits: int | None, ensemble: int) -> str:
     """The line about a split, a member or a model that is done."""
     best = f"best {told.best_epoch} with validation loss {told.val_loss:.4f}"
-    return f"{name_of(told, splits, ensemble)}: {told.epoch} epochs, {best}"
+    return f"{name_of(told, splits, ensemble)}: {counted(told.epoch, 'epoch')}, {best}"
 
 
 @contextmanager

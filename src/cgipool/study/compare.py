@@ -13,6 +13,7 @@ from cgipool.study.cell import Cell, Protocol
 from cgipool.study.plan import Study
 from cgipool.training.recipe import parse_setting, recipe_named
 from cgipool.training.run import content_of
+from cgipool.words import counted
 
 
 def comparison(
@@ -56,7 +57,8 @@ def comparison(
     return Study(
         name="compare-" + "".join(c if c.isalnum() or c in "._-" else "-" for c in graphs.name),
         title=f"Pooling methods on {graphs.name}",
-        about=f"{graphs.n_graphs} graphs, {graphs.n_classes} classes; {splits} {split_kind} splits, recipe {recipe}.",
+        about=f"{graphs.n_graphs} graphs, {graphs.n_classes} classes; {counted(splits, f'{split_kind} split')}, "
+        f"recipe {recipe}.",
         source="",
         baseline="cgi" if "cgi" in methods else methods[0],
         curves=None,
