@@ -126,6 +126,25 @@ def test_options_reach_the_recipe(small: str, tmp_path: Path) -> None:
     assert files[0] == files[1]
 
 
+def test_resume_without_a_run_says_that_it_begins_one(
+    small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    for name in ("new", "empty"):
+        command = ["train", small, *TINY, "--out", str(tmp_path / name), "--resume", "--json"]
+        line = f"there is no run in {tmp_path / name} yet: this begins one"
+        assert main(command) == 0
+        said = capsys.readouterr()
+        assert said.err.splitlines()[0] == line
+        assert json.loads(said.out)["epochs"] == [2]
+        assert main(command) == 0
+        assert line not in capsys.readouterr().err
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "letter.txt").touch()
+    command = ["train", small, *TINY, "--out", str(tmp_path / "taken"), "--resume"]
+    assert refused(capsys, *command).endswith("is not empty and holds no run; choose another folder")
+
+
 def test_resume_and_overwrite(small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["train", small, *TINY, "--out", str(tmp_path / "run")]
     assert main(command) == 0

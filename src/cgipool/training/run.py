@@ -184,7 +184,7 @@ def prepare(folder: Path, identity: dict, splits: Sequence[Split], resume: bool,
         return
     elif known.exists():
         raise UserError(f"{folder} holds a run already; resume it (--resume) or replace it (--overwrite)")
-    elif folder.exists() and any(p.name != "splits.json" and not p.name.startswith(".") for p in folder.iterdir()):
+    elif not is_free(folder):
         raise UserError(f"{folder} is not empty and holds no run; choose another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -192,6 +192,11 @@ def prepare(folder: Path, identity: dict, splits: Sequence[Split], resume: bool,
         raise UserError(f"cannot make {folder}: {error.strerror or error}") from error
     write_splits(folder / "splits.json", splits)
     write_json(known, identity)
+
+
+def is_free(folder: Path) -> bool:
+    """Whether a run can begin there: nothing is in it, but perhaps what is left of one that never began."""
+    return not folder.exists() or all(p.name == "splits.json" or p.name.startswith(".") for p in folder.iterdir())
 
 
 def _named(differs: list[str], before: dict, now: dict) -> str:
