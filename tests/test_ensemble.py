@@ -366,6 +366,27 @@ def test_together_interrupted_and_resumed(
         assert content(a.folder) == content(b.folder)
 
 
+def test_together_takes_as_long_as_all_its_legs(graphs: GraphSet, tmp_path: Path) -> None:
+    tasks = tasks_in(graphs, tmp_path)[:2]
+
+    def interrupt(progress: split.Progress) -> None:
+        raise KeyboardInterrupt
+
+    began = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        train_together(tasks, graphs, interrupt)
+    first = time.perf_counter() - began
+    for task, before in zip(tasks, ({"seconds": "1000.0"}, {}), strict=True):
+        tensors, header = checkpoint.load_tensors(task.folder / "checkpoint.safetensors")
+        assert 0.0 < float(header.pop("seconds")) < first
+        checkpoint.save_tensors(task.folder / "checkpoint.safetensors", tensors, header | before)
+    began = time.perf_counter()
+    train_together(tasks, graphs, lambda progress: None)
+    second = time.perf_counter() - began
+    for task, before in zip(tasks, (1000.0, 0.0), strict=True):
+        assert before < read(task.folder / "result.json")["seconds"] < before + second
+
+
 def test_together_resumed_after_one_has_stopped(
     graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

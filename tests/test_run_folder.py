@@ -148,6 +148,32 @@ def test_killed_and_resumed_is_uninterrupted(tmp_path: Path, monkeypatch: pytest
     assert not (log.parent / "checkpoint.safetensors").exists()
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_a_split_takes_as_long_as_all_its_legs(graphs: GraphSet, tmp_path: Path, told: bool) -> None:
+    """A checkpoint knows the seconds until it was written; one of an earlier version does not."""
+
+    def interrupt(progress: split.Progress) -> None:
+        if progress.epoch == 2:
+            raise KeyboardInterrupt
+
+    def timed(**more: Any) -> float:
+        began = time.perf_counter()
+        run.train(graphs, out=tmp_path / "run", **TINY, **more)
+        return time.perf_counter() - began
+
+    began = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        timed(tell=interrupt)
+    path = run.split_folder(tmp_path / "run", 0) / "checkpoint.safetensors"
+    tensors, header = checkpoint.load_tensors(path)
+    assert 0.0 < float(header.pop("seconds")) < time.perf_counter() - began
+    checkpoint.save_tensors(path, tensors, header | ({"seconds": "1000.0"} if told else {}))
+    second = timed(resume=True)
+    before = 1000.0 if told else 0.0
+    row = json.loads((path.parent / "result.json").read_text())
+    assert before < row["seconds"] < before + second
+
+
 def test_the_log_is_cut_back(tmp_path: Path) -> None:
     log = split.Log(tmp_path / "metrics.jsonl")
     for epoch in (1, 2, 3):
