@@ -243,7 +243,7 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
     "one class": (lambda path: write_archive(path, graph_labels="1\n" * 12), "X has graphs of one class only"),
     "few graphs": (
         lambda path: write_archive(path, A="1, 2\n2, 1\n", graph_indicator="1\n1\n2\n", graph_labels="0\n1\n"),
-        "X has 2 graphs; a split needs at least 10",
+        "X has 2 graphs; at least 10 are needed",
     ),
     "NaN": (lambda path: write_archive(path, node_attributes="nan\n" * 2 + "0.5\n" * 22), "column 0"),
 }

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -275,9 +276,15 @@ def test_an_ensemble_by_the_command_line(tmp_path: Path, capsys: pytest.CaptureF
     assert len(FittedModel.load(out).members) == 2
 
 
-def test_who_fits_one_model_hears_of_no_splits(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    assert main(["fit", "motifs", "--out", str(tmp_path / "one.safetensors"), *TINY]) == 0
+def test_who_fits_one_model_hears_of_no_splits(graphs: GraphSet, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    command = ["fit", str(tmp_path / "graphs"), "--out", str(tmp_path / "one.safetensors"), *TINY]
+    assert main(command) == 0
     assert capsys.readouterr().err.startswith("model: 2 epochs, best ")
+    assert main([*command, "--set", "lr=1e30"]) == 2
+    assert re.fullmatch(r"cgipool: the loss became NaN or infinite in epoch \d\n", capsys.readouterr().err)
+    graphs.subset(range(9)).save(tmp_path / "graphs")
+    assert main(command) == 2
+    assert capsys.readouterr().err == "cgipool: motifs has 9 graphs; at least 10 are needed\n"
 
 
 MEASURE = """

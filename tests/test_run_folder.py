@@ -7,6 +7,7 @@ import inspect
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -172,6 +173,13 @@ def test_a_split_takes_as_long_as_all_its_legs(graphs: GraphSet, tmp_path: Path,
     before = 1000.0 if told else 0.0
     row = json.loads((path.parent / "result.json").read_text())
     assert before < row["seconds"] < before + second
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_weights_that_go_with_a_passing_folder_are_not_told(graphs: GraphSet, jobs: int) -> None:
+    with pytest.raises(Diverged) as caught:
+        run.train(graphs, splits=2, jobs=jobs, lr=1e30, **TINY)
+    assert re.fullmatch(r"split [01]: the loss became NaN or infinite in epoch \d", str(caught.value))
 
 
 def test_the_log_is_cut_back(tmp_path: Path) -> None:

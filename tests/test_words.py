@@ -43,7 +43,7 @@ def test_a_study_of_one_cell(tmp_path, capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_what_is_wrong_with_one_graph() -> None:
-    with pytest.raises(UserError, match="has 1 graph; a split needs"):
+    with pytest.raises(UserError, match="has 1 graph; at least 10 are needed"):
         check_graphs(motifs(1))
     with pytest.raises(UserError, match="holds 1 value that is NaN or infinite"):
         GraphSet.from_edges("two", [1, 1], [], [], [0, 1], attributes=np.array([[1.0], [np.nan]], np.float32))

@@ -37,7 +37,7 @@ from cgipool.training.ensemble import combine, members_of
 from cgipool.training.recipe import ADDED, Recipe, recipe_named
 from cgipool.training.result import Result
 from cgipool.training.split import train_split
-from cgipool.training.task import Progress, Task, Tell, finished
+from cgipool.training.task import Diverged, Progress, Task, Tell, finished
 from cgipool.training.together import stackable, train_together
 from cgipool.version import __version__
 
@@ -131,7 +131,10 @@ def run_folder(out: str | Path | None) -> Iterator[Path]:
         yield Path(out)
         return
     with tempfile.TemporaryDirectory(prefix="cgipool-") as name:
-        yield Path(name)
+        try:
+            yield Path(name)
+        except Diverged as error:  # its weights go with the folder
+            raise Diverged(error.epoch, error.what) from None
 
 
 def identity_of(
