@@ -103,7 +103,10 @@ def test_the_closing_table(small: str, tmp_path: Path, capsys: pytest.CaptureFix
     assert ["accuracy,", "%", f"{mean:.2f}", f"{deviation:.2f}", f"{error:.2f}"] in words
     assert "motifs · CGIPool · recipe paper · seed 0 · 2 splits" in said
     assert f"{result['parameters']:,} parameters" in said
+    assert f" · trained for {result['seconds']:.1f} s · " in said
     assert said.rstrip().endswith(f"kept in {out}")
+    assert main(["train", small, "--splits", "2", *TINY, "--out", str(out), "--resume"]) == 0
+    assert " · trained for 0.0 s · " in capsys.readouterr().out, "nothing was left to train"
 
 
 def test_the_default_data_set_is_motifs(capsys: pytest.CaptureFixture[str]) -> None:

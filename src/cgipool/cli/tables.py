@@ -73,7 +73,7 @@ def result_tables(result: "Result", title: str, out: Path | None) -> list[Table 
     plain = result.to_json()
     shown.append(
         f"epochs {np.mean(epochs):.4g}{span} · training epoch {1000 * plain['epoch_seconds']:.0f} ms · "
-        f"{result.seconds:.1f} s in all · {plain['parameters']:,} parameters"
+        f"trained for {result.seconds:.1f} s · {plain['parameters']:,} parameters"
     )
     if many:
         alone = _number("accuracy", float(np.mean(result.member_accuracy)))
