@@ -99,10 +99,11 @@ def _explain_graph(
 
 
 def levels_table(one: "Explained") -> "Table":
-    """For each level what is left, and the best of the nodes it keeps with their scores."""
+    """For each level what is left, and the best of the nodes it keeps with their scores; without scores the first."""
     from cgipool.cli.tables import plain_table
 
-    table = plain_table("level", "nodes kept", "edges kept", "best nodes", *one.trace.scores, left=0)
+    best = "first nodes" if one.trace.ranking is None else f"best by {one.trace.ranking}"
+    table = plain_table("level", "nodes kept", "edges kept", best, *one.trace.scores, left=0)
     for level, (nodes, edges) in enumerate(zip(one.nodes_left, one.edges_left, strict=True)):
         counts = (str(level + 1), f"{nodes} of {one.graph.n_nodes}", f"{edges} of {len(one.edges)}")
         for place, node in enumerate(one.best(level, TOP)):
