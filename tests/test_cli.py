@@ -79,6 +79,15 @@ print([name for name in ("torch", "torch_geometric", "matplotlib") if name in sy
         assert option in done.stdout
 
 
+def test_help_says_where_the_methods_are_listed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    for command in ("train", "fit", "compare"):
+        assert main([command, "--help"]) == 0
+        assert "`cgipool methods` lists them" in capsys.readouterr().out, command
+
+
 def test_json_is_all_that_stdout_holds(small: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", small, "--splits", "2", "--seed", "3", "--ratio", "5", *TINY, "--json"]) == 0
     said = capsys.readouterr()

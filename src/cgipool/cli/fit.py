@@ -14,7 +14,13 @@ def fit(
         typer.Argument(metavar="NAME|PATH", help="A name of `cgipool data list`, a TU archive or folder, a saved set."),
     ],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The model's file.")] = Path("model.safetensors"),
-    method: Annotated[str, typer.Option(metavar="NAME|MODULE:CLASS", help="The pooling method.")] = "cgi",
+    method: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME|MODULE:CLASS",
+            help="The pooling method; `cgipool methods` lists them. Or a class of your own.",
+        ),
+    ] = "cgi",
     recipe: Annotated[str, typer.Option(help="All settings at once: paper or released.")] = "paper",
     ensemble: Annotated[int, typer.Option(min=1, help="Members whose probabilities are averaged.")] = 1,
     validation: Annotated[
