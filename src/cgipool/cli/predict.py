@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 TELL = 0.5
 """Seconds between two looks at the rate."""
 
+OVER = "\r\x1b[K"
+"""Back to the start of a terminal's line, and nothing left of what was there: a longer line may have been."""
+
 
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file that `cgipool fit` wrote.")],
@@ -97,12 +100,15 @@ def _write(parts: "Iterator[Rows]", stream: TextIO, began: float) -> None:
         now = time.monotonic()
         if sys.stderr.isatty() and now - last >= TELL:
             last = now
-            print(f"\r{counted(count, 'graph')}, {count / (now - began):,.0f} a second", end="", file=sys.stderr)
-    rate = count / max(time.monotonic() - began, 1e-9)
-    told = f"{counted(count, 'graph')}, {rate:,.0f} a second" + (f"; {bad:,} could not be read" if bad else "")
+            rate = f"{count / (now - began):,.0f} a second"
+            print(f"{OVER}{counted(count, 'graph')}, {rate}", end="", file=sys.stderr)
+    seconds = max(time.monotonic() - began, 1e-9)
+    told = f"{counted(count, 'graph')}, {count / seconds:,.0f} a second" + (
+        f"; {bad:,} could not be read" if bad else ""
+    )
     if unseen:
         told += f"; {100 * unseen / nodes:.2g} % of the nodes have a label or degree that the model was not trained on"
-    print(f"\r{told}" if sys.stderr.isatty() else told, file=sys.stderr)
+    print(f"{OVER}{told}" if sys.stderr.isatty() else told, file=sys.stderr)
 
 
 @contextlib.contextmanager
