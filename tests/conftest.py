@@ -42,7 +42,7 @@ def tu_archive() -> Callable[[str], Path]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _motifs_are_made_once() -> Iterator[None]:
-    """The built-in data set, which takes most of a second to make: a test that asks for it by name gets a copy."""
+    """The built-in data set: a test that asks for it by name gets a copy."""
     from cgipool.data import sources
 
     made = cache(sources.motifs)

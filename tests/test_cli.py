@@ -79,6 +79,15 @@ print([name for name in ("torch", "torch_geometric", "matplotlib") if name in sy
         assert option in done.stdout
 
 
+def test_help_says_where_the_methods_are_listed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    for command in ("train", "fit", "compare"):
+        assert main([command, "--help"]) == 0
+        assert "`cgipool methods` lists them" in capsys.readouterr().out, command
+
+
 def test_json_is_all_that_stdout_holds(small: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", small, "--splits", "2", "--seed", "3", "--ratio", "5", *TINY, "--json"]) == 0
     said = capsys.readouterr()
@@ -103,7 +112,10 @@ def test_the_closing_table(small: str, tmp_path: Path, capsys: pytest.CaptureFix
     assert ["accuracy,", "%", f"{mean:.2f}", f"{deviation:.2f}", f"{error:.2f}"] in words
     assert "motifs · CGIPool · recipe paper · seed 0 · 2 splits" in said
     assert f"{result['parameters']:,} parameters" in said
+    assert f" · trained for {result['seconds']:.1f} s · " in said
     assert said.rstrip().endswith(f"kept in {out}")
+    assert main(["train", small, "--splits", "2", *TINY, "--out", str(out), "--resume"]) == 0
+    assert " · trained for 0.0 s · " in capsys.readouterr().out, "nothing was left to train"
 
 
 def test_the_default_data_set_is_motifs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,6 +136,25 @@ def test_options_reach_the_recipe(small: str, tmp_path: Path) -> None:
     assert main([*again, "--out", str(tmp_path / "again")]) == 0
     files = [(tmp_path / name / "splits.json").read_text() for name in ("run", "again")]
     assert files[0] == files[1]
+
+
+def test_resume_without_a_run_says_that_it_begins_one(
+    small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    for name in ("new", "empty"):
+        command = ["train", small, *TINY, "--out", str(tmp_path / name), "--resume", "--json"]
+        line = f"there is no run in {tmp_path / name} yet: this begins one"
+        assert main(command) == 0
+        said = capsys.readouterr()
+        assert said.err.splitlines()[0] == line
+        assert json.loads(said.out)["epochs"] == [2]
+        assert main(command) == 0
+        assert line not in capsys.readouterr().err
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "letter.txt").touch()
+    command = ["train", small, *TINY, "--out", str(tmp_path / "taken"), "--resume"]
+    assert refused(capsys, *command).endswith("is not empty and holds no run; choose another folder")
 
 
 def test_resume_and_overwrite(small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -224,7 +255,7 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
     "one class": (lambda path: write_archive(path, graph_labels="1\n" * 12), "X has graphs of one class only"),
     "few graphs": (
         lambda path: write_archive(path, A="1, 2\n2, 1\n", graph_indicator="1\n1\n2\n", graph_labels="0\n1\n"),
-        "X has 2 graphs; a split needs at least 10",
+        "X has 2 graphs; at least 10 are needed",
     ),
     "NaN": (lambda path: write_archive(path, node_attributes="nan\n" * 2 + "0.5\n" * 22), "column 0"),
 }
@@ -318,7 +349,7 @@ def test_data_info(tmp_path: Path, own_cache: Path, capsys: pytest.CaptureFixtur
     said = capsys.readouterr().out
     for text in ("24, 2.00 per graph", "0: 6 graphs, 50.0 %", "1 self-loops", "no present recipe uses them"):
         assert text in said
-    assert "12 graphs have a twin; 1 kinds of twins differ in class" in said
+    assert "12 graphs have a twin; 1 kind of twins differs in class" in said
 
 
 def test_data_info_of_a_public_set(tu_archive: Callable[[str], Path], own_cache: Path, capsys) -> None:

@@ -59,7 +59,7 @@ def test_an_array_makes_a_whole_study(slurm: dict[str, str], tmp_path: Path) -> 
         array = {"SLURM_ARRAY_TASK_ID": task, "SLURM_ARRAY_TASK_MIN": "1", "SLURM_ARRAY_TASK_COUNT": "2"}
         done = run("study.slurm", slurm | array, study, tmp_path / "store")
         assert done.returncode == 0, done.stderr
-        assert "1 of 1 cells" in done.stdout
+        assert "1 of 1 cell is" in done.stdout
     assert len(read_book(tmp_path / "store").records) == 2
     assert not (tmp_path / "requeued").exists()
 

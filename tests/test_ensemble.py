@@ -366,6 +366,27 @@ def test_together_interrupted_and_resumed(
         assert content(a.folder) == content(b.folder)
 
 
+def test_together_takes_as_long_as_all_its_legs(graphs: GraphSet, tmp_path: Path) -> None:
+    tasks = tasks_in(graphs, tmp_path)[:2]
+
+    def interrupt(progress: split.Progress) -> None:
+        raise KeyboardInterrupt
+
+    began = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        train_together(tasks, graphs, interrupt)
+    first = time.perf_counter() - began
+    for task, before in zip(tasks, ({"seconds": "1000.0"}, {}), strict=True):
+        tensors, header = checkpoint.load_tensors(task.folder / "checkpoint.safetensors")
+        assert 0.0 < float(header.pop("seconds")) < first
+        checkpoint.save_tensors(task.folder / "checkpoint.safetensors", tensors, header | before)
+    began = time.perf_counter()
+    train_together(tasks, graphs, lambda progress: None)
+    second = time.perf_counter() - began
+    for task, before in zip(tasks, (1000.0, 0.0), strict=True):
+        assert before < read(task.folder / "result.json")["seconds"] < before + second
+
+
 def test_together_resumed_after_one_has_stopped(
     graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -445,4 +466,16 @@ def test_bars_count_members() -> None:
         assert [task.description for task in progress.tasks] == ["members", "split 0.0"]
         assert (progress.tasks[0].total, progress.tasks[0].completed) == (4, 1)
         assert progress.tasks[0].fields["state"] == "1/4"
-    assert "split 0, member 1: 1 epochs, best 1" in console.export_text()
+    assert "split 0, member 1: 1 epoch, best 1" in console.export_text()
+
+
+def test_bars_without_splits() -> None:
+    from rich.progress import Progress
+
+    from cgipool.cli.progress import Bars
+
+    for ensemble, names in ((1, ["splits", "model"]), (2, ["members", "member 0"])):
+        with Progress(disable=True) as progress:
+            Bars(progress, None, epochs=9, patience=9, ensemble=ensemble)(split.Progress(0, 1, 0.5, 0.5, 1))
+            assert [task.description for task in progress.tasks] == names
+            assert progress.tasks[0].visible == (ensemble > 1)

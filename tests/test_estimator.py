@@ -219,7 +219,7 @@ def test_models_of_other_versions(graphs: GraphSet, tmp_path: Path) -> None:
 def test_wrong_inputs(graphs: GraphSet) -> None:
     with pytest.raises(UserError, match="not trained yet"):
         classifier().predict(graphs)
-    with pytest.raises(UserError, match="one label for each of the 125 graphs"):
+    with pytest.raises(UserError, match="y must hold 125 labels, one for each graph"):
         classifier().fit(graphs, [0, 1])
     with pytest.raises(UserError, match="no classes"):
         classifier().fit(graphs, np.linspace(0, 1, len(graphs)))

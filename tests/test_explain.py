@@ -364,6 +364,7 @@ def test_a_table_for_a_graph(model_file: Path, capsys: pytest.CaptureFixture) ->
     edges = edges_left(graph, found.alive)[0, 0]
     counts = f"1 {found.alive[0].sum()} of {graph.n_nodes} {edges} of {graph.n_edges // 2}"
     assert line.split() == [*counts.split(), str(best), *scores]
+    assert "nodes kept  edges kept  best by y_d " in said
 
 
 def test_broken_graphs_are_told(model_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -11,7 +11,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "cgipool"
 
 LAYERS = [
-    ("errors", "threads", "caches", "version"),
+    ("errors", "threads", "caches", "version", "words"),
     ("aside", "files"),
     ("data",),
     ("ops",),

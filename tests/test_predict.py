@@ -1,11 +1,14 @@
 """`cgipool fit` and `cgipool predict`: every graph a row, broken ones told, memory flat."""
 
 import csv
+import io
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,10 +17,11 @@ from hypothesis import strategies as st
 
 from cgipool import GraphSet, load_dataset
 from cgipool.cli import main
+from cgipool.cli.predict import _write
 from cgipool.data.features import Encoder
 from cgipool.errors import UserError
 from cgipool.fitted import FittedModel
-from cgipool.predict import CHUNK, Chunk, chunks_of, count_of, ids_of, known_to, lines_of, shard_of
+from cgipool.predict import CHUNK, Chunk, Rows, chunks_of, count_of, ids_of, known_to, lines_of, shard_of
 from cgipool.predict_on_ray import Wish, predict_range
 from cgipool.study.share import shard_of_rank
 
@@ -269,8 +273,34 @@ def test_a_model_of_graphs_reads_no_smiles(model: Path, tmp_path: Path, capsys: 
 def test_an_ensemble_by_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     out = tmp_path / "two.safetensors"
     assert main(["fit", "motifs", "--out", str(out), "--ensemble", "2", *TINY]) == 0
-    assert "validation graphs" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "validation graphs" in said.out
+    assert [line.split(",")[0] for line in said.err.splitlines()] == ["member 0: 2 epochs", "member 1: 2 epochs"]
     assert len(FittedModel.load(out).members) == 2
+
+
+def test_who_fits_one_model_hears_of_no_splits(graphs: GraphSet, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    command = ["fit", str(tmp_path / "graphs"), "--out", str(tmp_path / "one.safetensors"), *TINY]
+    assert main(command) == 0
+    assert capsys.readouterr().err.startswith("model: 2 epochs, best ")
+    assert main([*command, "--set", "lr=1e30"]) == 2
+    assert re.fullmatch(r"cgipool: the loss became NaN or infinite in epoch \d\n", capsys.readouterr().err)
+    graphs.subset(range(9)).save(tmp_path / "graphs")
+    assert main(command) == 2
+    assert capsys.readouterr().err == "cgipool: motifs has 9 graphs; at least 10 are needed\n"
+
+
+def test_a_shorter_line_on_a_terminal_leaves_nothing_of_a_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    clock, terminal = iter([0.5, 100.0]), Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setitem(_write.__globals__, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    _write(iter([Rows("", 1000, 0, 5, 0)]), io.StringIO(), 0.0)
+    assert "1,000 graphs, 2,000 a second" in terminal.getvalue()
+    assert terminal.getvalue().split("\x1b[K")[-1] == "1,000 graphs, 10 a second\n"
 
 
 MEASURE = """

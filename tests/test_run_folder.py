@@ -7,6 +7,7 @@ import inspect
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -146,6 +147,39 @@ def test_killed_and_resumed_is_uninterrupted(tmp_path: Path, monkeypatch: pytest
         run.train(motifs(60), out=tmp_path / out, resume=out == "cut", **LONGER)
     assert content(tmp_path / "cut") == content(tmp_path / "whole")
     assert not (log.parent / "checkpoint.safetensors").exists()
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_split_takes_as_long_as_all_its_legs(graphs: GraphSet, tmp_path: Path, told: bool) -> None:
+    """A checkpoint knows the seconds until it was written; one of an earlier version does not."""
+
+    def interrupt(progress: split.Progress) -> None:
+        if progress.epoch == 2:
+            raise KeyboardInterrupt
+
+    def timed(**more: Any) -> float:
+        began = time.perf_counter()
+        run.train(graphs, out=tmp_path / "run", **TINY, **more)
+        return time.perf_counter() - began
+
+    began = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        timed(tell=interrupt)
+    path = run.split_folder(tmp_path / "run", 0) / "checkpoint.safetensors"
+    tensors, header = checkpoint.load_tensors(path)
+    assert 0.0 < float(header.pop("seconds")) < time.perf_counter() - began
+    checkpoint.save_tensors(path, tensors, header | ({"seconds": "1000.0"} if told else {}))
+    second = timed(resume=True)
+    before = 1000.0 if told else 0.0
+    row = json.loads((path.parent / "result.json").read_text())
+    assert before < row["seconds"] < before + second
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_weights_that_go_with_a_passing_folder_are_not_told(graphs: GraphSet, jobs: int) -> None:
+    with pytest.raises(Diverged) as caught:
+        run.train(graphs, splits=2, jobs=jobs, lr=1e30, **TINY)
+    assert re.fullmatch(r"split [01]: the loss became NaN or infinite in epoch \d", str(caught.value))
 
 
 def test_the_log_is_cut_back(tmp_path: Path) -> None:

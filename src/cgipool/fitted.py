@@ -32,7 +32,7 @@ from cgipool.training.evaluate import chunks
 from cgipool.training.initial import model_of
 from cgipool.training.recipe import Recipe, recipe_named
 from cgipool.training.run import check_device, split_folder, train
-from cgipool.training.task import Tell
+from cgipool.training.task import Diverged, Tell
 from cgipool.version import __version__
 
 KIND, FORMAT = "cgipool model", 1
@@ -196,18 +196,21 @@ def fit(
     ids, val = holdout(graphs, validation, seed)
     with tempfile.TemporaryDirectory(prefix="cgipool-") as name:
         split = Split(0, ids, val, val)
-        result = train(
-            graphs,
-            method=method,
-            recipe=chosen,
-            splits=[split],
-            seed=seed,
-            ensemble=ensemble,
-            device=device,
-            jobs=jobs,
-            out=name,
-            tell=tell,
-        )
+        try:
+            result = train(
+                graphs,
+                method=method,
+                recipe=chosen,
+                splits=[split],
+                seed=seed,
+                ensemble=ensemble,
+                device=device,
+                jobs=jobs,
+                out=name,
+                tell=tell,
+            )
+        except Diverged as error:  # the only split is no concern of who fits a model, and its folder passes
+            raise Diverged(error.epoch) from None
         home = split_folder(Path(name), 0)
         folders = [home] if ensemble == 1 else [member_folder(home, number) for number in range(ensemble)]
         members = [load_tensors(folder / "weights.safetensors")[0] for folder in folders]

@@ -8,6 +8,7 @@ import numpy as np
 
 from cgipool.data.graphs import GraphSet, Names
 from cgipool.errors import UserError
+from cgipool.words import counted
 
 KINDS = "a GraphSet, or a list of PyG data, NetworkX graphs or SMILES"
 
@@ -81,7 +82,7 @@ def encode_labels(y: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Labels [G] as codes and the sorted labels that occur."""
     labels = np.asarray(y)
     if labels.ndim != 1 or len(labels) != count:
-        raise UserError(f"y must be one label for each of the {count} graphs; its shape is {labels.shape}")
+        raise UserError(f"y must hold {counted(count, 'label')}, one for each graph; its shape is {labels.shape}")
     if labels.dtype.kind == "f":
         whole = np.isfinite(labels).all() and (labels == labels.round()).all()
         if not whole:

@@ -12,6 +12,8 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from cgipool.words import counted
+
 Floats = NDArray[np.floating]
 Ints = NDArray[np.int64]
 
@@ -53,7 +55,7 @@ def pooling_figure(
     big = min(85.0, 9000.0 / n)
     _draw_graph(panels[0], place, edges, np.ones(n, bool), rings, big)
     panels[0].scatter(place[:, 0], place[:, 1], s=big, c=PLAIN, edgecolors="none", zorder=3)
-    panels[0].set_title(f"input: {n} nodes", color=INK, fontsize=10)
+    panels[0].set_title(f"input: {counted(n, 'node')}", color=INK, fontsize=10)
     low, high = span_of(score[alive])
     for level, panel in enumerate(panels[1:]):
         here = alive[level]
@@ -63,7 +65,7 @@ def pooling_figure(
         look = {"cmap": "viridis", "vmin": low, "vmax": high} if score_name else {}
         colours = panel.scatter(*place[here].T, s=big, c=shades, edgecolors="none", zorder=3, **look)
         kept = f", {np.count_nonzero(rings & here)} of {rings.sum()} in the motif" if rings.any() else ""
-        panel.set_title(f"level {level + 1}: {here.sum()} nodes{kept}", color=INK, fontsize=10)
+        panel.set_title(f"level {level + 1}: {counted(here.sum(), 'node')}{kept}", color=INK, fontsize=10)
     figure.suptitle(title, color=INK, parse_math=False)
     figure.subplots_adjust(left=0.01, right=0.93, top=0.82, bottom=0.08, wspace=0.04)
     if score_name:

@@ -129,7 +129,7 @@ EDGE_FAULTS = {
     "no edges at all": ({"edges": "graph,source,target\n"}, "{path}/graphs.csv, row 1: graph 'first': it has no nodes"),
     "not a number": (
         {"nodes": NODES.replace("0.5", "nan")},
-        "mine: column 0 of attributes holds 1 values that are NaN",
+        "mine: column 0 of attributes holds 1 value that is NaN",
     ),
 }
 

@@ -1,12 +1,17 @@
 """The generated motifs: one motif a graph, marked, not told by size or order, the same for the same seed."""
 
 import random
+import subprocess
+import sys
 
 import networkx as nx
 import numpy as np
 import pytest
 import torch
 from random_sets import assert_equal
+from torch_geometric.data import Data
+from torch_geometric.datasets.graph_generator import BAGraph, ERGraph
+from torch_geometric.datasets.motif_generator import CycleMotif, GridMotif, HouseMotif
 
 from cgipool.data import GraphSet, motifs
 from cgipool.errors import UserError
@@ -52,6 +57,42 @@ def test_seed_decides_everything(graphs: GraphSet) -> None:
     assert_equal(motifs(400, seed=3), graphs)
     other = motifs(400, seed=4)
     assert other.edge_disp.tolist() != graphs.edge_disp.tolist()
+
+
+def by_pyg(graphs: int, seed: int) -> GraphSet:
+    """The same by PyG's generators of motifs and graphs, which draw from the global generators of torch and NumPy."""
+    pairs = torch.tensor([(i, j) for i in range(4) for j in range(4) if i != j])
+    shapes = [HouseMotif()(), CycleMotif(5)(), GridMotif()(), Data(num_nodes=4, edge_index=pairs.T)]
+    draw = np.random.default_rng([seed, graphs])
+    y = draw.permutation(np.arange(graphs) % 4)
+    sizes = draw.integers(15, 31, size=graphs)
+    torch.manual_seed(int(draw.integers(2**62)))
+    np.random.seed(int(draw.integers(2**32)))
+    ends, truth, start = [], [], 0
+    for motif, size in zip((shapes[c] for c in y), sizes.tolist(), strict=True):
+        rest = size - motif.num_nodes
+        grown = BAGraph(rest, 1)() if draw.random() < 0.5 else ERGraph(rest, 1.5 / rest)()
+        bridge = np.array([[draw.integers(rest)], [rest + draw.integers(motif.num_nodes)]])
+        shuffle = draw.permutation(size)
+        parts = [grown.edge_index.numpy(), motif.edge_index.numpy() + rest, bridge, bridge[::-1]]
+        ends.append(start + shuffle[np.concatenate(parts, axis=1)])
+        truth.append(np.isin(np.arange(size), shuffle[rest:]))
+        start += size
+    names = ("house", "cycle", "grid", "clique")
+    columns = {"class_names": names, "node_truth": np.concatenate(truth)}
+    return GraphSet.from_edges("motifs", sizes, *np.concatenate(ends, axis=1), y, **columns)
+
+
+@pytest.mark.parametrize(("count", "seed"), [(1, 0), (120, 0), (97, 8)])
+def test_the_graphs_are_those_of_pyg(count: int, seed: int) -> None:
+    with torch.random.fork_rng(devices=[]):
+        assert_equal(motifs(count, seed), by_pyg(count, seed))
+
+
+def test_making_them_does_not_wait_for_pyg() -> None:
+    code = "import sys; from cgipool.data import motifs; motifs(8); print('torch_geometric' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 def test_global_generators_are_left_alone() -> None:

@@ -111,9 +111,9 @@ def test_archive_equals_folder(tmp_path: Path, compression: int, inside: str) ->
         ({"graph_labels": ""}, "the data set is empty, TOY_graph_labels.txt has no line"),
         ({"node_labels": "1\n1\n1\n1\n1\n"}, "TOY_node_labels.txt ends at line 5: 5 rows for 6 nodes"),
         ({"node_labels": "1\n1\n\n1\n1\n1\n1\n1\n"}, "TOY_node_labels.txt, line 8: there are only 6 nodes"),
-        ({"node_labels": "1\n1\n1, 2\n1\n1\n1\n"}, "TOY_node_labels.txt, line 3: 1 values expected, 2 found"),
+        ({"node_labels": "1\n1\n1, 2\n1\n1\n1\n"}, "TOY_node_labels.txt, line 3: 1 value expected, 2 found"),
         ({"node_labels": ""}, "TOY_node_labels.txt ends at line 0: 0 rows for 6 nodes"),
-        ({"edge_labels": "1\n"}, "TOY_edge_labels.txt ends at line 1: 1 rows for 8 edges"),
+        ({"edge_labels": "1\n"}, "TOY_edge_labels.txt ends at line 1: 1 row for 8 edges"),
         ({"node_attributes": "1\n2\nlow\n4\n5\n6\n"}, "TOY_node_attributes.txt, line 3: 'low' is not a number"),
         (
             {"node_attributes": "1, 1\n2, nan\n3, 1\n4, NaN\n5, inf\n6, 1\n"},

@@ -67,7 +67,7 @@ def test_from_a_file_to_a_page(file: Path, tmp_path: Path, capsys: pytest.Captur
 def test_shards_make_the_whole(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     for shard in ("1/2", "2/2"):
         said = ok(capsys, "study", "run", file, "--store", tmp_path / shard[0], "--shard", shard)
-        assert "1 of 1 cells" in said
+        assert "1 of 1 cell is" in said
     whole = tmp_path / "whole"
     assert "2 cells taken" in ok(capsys, "study", "merge", whole, tmp_path / "1", tmp_path / "2")
     assert len(read_book(whole).records) == 2
@@ -84,7 +84,7 @@ def test_shards_make_the_whole(file: Path, tmp_path: Path, capsys: pytest.Captur
 
 def test_only_and_export(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     store = tmp_path / "store"
-    assert "1 of 1 cells" in ok(capsys, "study", "run", file, "--store", store, "--only", "method=none")
+    assert "1 of 1 cell is" in ok(capsys, "study", "run", file, "--store", store, "--only", "method=none")
     ok(capsys, "study", "export", store, "--out", tmp_path / "mine")
     with zipfile.ZipFile(tmp_path / "mine.zip") as archive:
         names = archive.namelist()

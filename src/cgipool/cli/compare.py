@@ -17,7 +17,7 @@ def compare(
         str,
         typer.Option(
             metavar="NAME,…",
-            help="Pooling methods, or all. Default: the paper's eight and two controls.",
+            help="Pooling methods, or all; `cgipool methods` lists them. Default: the paper's eight and two controls.",
             show_default=False,
         ),
     ] = "set2set,dgcnn,diffpool,topk,sag,asap,vip,cgi,none,majority",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cgipool.errors import unknown
+from cgipool.words import counted
 
 if TYPE_CHECKING:
     from cgipool.data.importers import Saved
@@ -153,9 +154,9 @@ def _closing(saved: "Saved", out: Path) -> Iterator[str]:
     for row, reason, text in islice(read_skipped(out), LISTED):
         yield f"left out: row {row}, {text!r}: {reason}"
     if saved.skipped > LISTED:
-        yield f"left out: {saved.skipped - LISTED:,} more rows, all listed in {out / 'skipped.csv'}"
+        yield f"left out: {counted(saved.skipped - LISTED, 'more row')}, all listed in {out / 'skipped.csv'}"
     for file, count in saved.splits.items():
-        yield f"{count} splits: {out / file}"
+        yield f"{counted(count, 'split')}: {out / file}"
     yield f"saved in {out}"
 
 

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from cgipool.words import counted
+
 
 def demo(
     out: Annotated[Path, typer.Option(help="The folder that the picture goes to.")] = Path("runs/demo"),
@@ -17,7 +19,7 @@ def demo(
     from cgipool.demo import EPOCHS, run_demo
 
     epochs = epochs or EPOCHS
-    output().print(f"CGIPool, paper recipe, {epochs} epochs on the built-in data set motifs")
-    with reporting(1, epochs, patience=epochs) as tell:
+    output().print(f"CGIPool, paper recipe, {counted(epochs, 'epoch')} on the built-in data set motifs")
+    with reporting(None, epochs, patience=epochs) as tell:
         shown = run_demo(out, epochs=epochs, seed=seed, tell=tell)
     output().print(*demo_tables(shown), sep="\n")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cgipool.errors import UserError
+from cgipool.words import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -83,7 +84,7 @@ def _explain_graph(
     found = [explain_graph(model, graphs, number, member)]
     if other is not None:
         found.append(explain_graph(other, graphs, number))
-    typer.echo(f"{found[0].name}: {found[0].graph.n_nodes} nodes, {len(found[0].edges)} edges")
+    typer.echo(f"{found[0].name}: {found[0].size}")
     for one in found:
         said = ", ".join(f"{name} {p:.3f}" for name, p in one.probabilities.items())
         output().print("", one.verdict, f"probabilities: {said}", "", levels_table(one), sep="\n")
@@ -98,10 +99,11 @@ def _explain_graph(
 
 
 def levels_table(one: "Explained") -> "Table":
-    """For each level what is left, and the best of the nodes it keeps with their scores."""
+    """For each level what is left, and the best of the nodes it keeps with their scores; without scores the first."""
     from cgipool.cli.tables import plain_table
 
-    table = plain_table("level", "nodes kept", "edges kept", "best nodes", *one.trace.scores, left=0)
+    best = "first nodes" if one.trace.ranking is None else f"best by {one.trace.ranking}"
+    table = plain_table("level", "nodes kept", "edges kept", best, *one.trace.scores, left=0)
     for level, (nodes, edges) in enumerate(zip(one.nodes_left, one.edges_left, strict=True)):
         counts = (str(level + 1), f"{nodes} of {one.graph.n_nodes}", f"{edges} of {len(one.edges)}")
         for place, node in enumerate(one.best(level, TOP)):
@@ -123,7 +125,7 @@ def _write_scores(model: "FittedModel", graphs: "GraphSet", member: int, path: P
             count, unread = write_scores(stream, model, graphs, member)
 
     write_atomically(path, write)
-    typer.echo(f"{path}: {count:,} graphs" + (f"; {unread:,} could not be read" if unread else ""))
+    typer.echo(f"{path}: {counted(count, 'graph')}" + (f"; {unread:,} could not be read" if unread else ""))
 
 
 def _measure(model: "FittedModel", graphs: "GraphSet", member: int, seed: int) -> None:
@@ -132,8 +134,9 @@ def _measure(model: "FittedModel", graphs: "GraphSet", member: int, seed: int) -
 
     found = faithfulness(model, graphs, member, seed)
     typer.echo(
-        f"{found.graphs:,} graphs of {graphs.name}; the last level leaves {100 * found.left:.1f} % of a graph's nodes"
-        + (f"; {found.unread:,} graphs could not be read" if found.unread else "")
+        f"{counted(found.graphs, 'graph')} of {graphs.name}; "
+        f"the last level leaves {100 * found.left:.1f} % of a graph's nodes"
+        + (f"; {counted(found.unread, 'graph')} could not be read" if found.unread else "")
     )
     output().print(*faithfulness_tables(found, graphs.name), sep="\n")
 

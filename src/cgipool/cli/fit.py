@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from cgipool.words import counted
+
 
 def fit(
     data: Annotated[
@@ -12,7 +14,13 @@ def fit(
         typer.Argument(metavar="NAME|PATH", help="A name of `cgipool data list`, a TU archive or folder, a saved set."),
     ],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The model's file.")] = Path("model.safetensors"),
-    method: Annotated[str, typer.Option(metavar="NAME|MODULE:CLASS", help="The pooling method.")] = "cgi",
+    method: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME|MODULE:CLASS",
+            help="The pooling method; `cgipool methods` lists them. Or a class of your own.",
+        ),
+    ] = "cgi",
     recipe: Annotated[str, typer.Option(help="All settings at once: paper, released or strong.")] = "paper",
     ensemble: Annotated[int, typer.Option(min=1, help="Members whose probabilities are averaged.")] = 1,
     validation: Annotated[
@@ -49,7 +57,7 @@ def fit(
         graphs = load_dataset(data, progress=progress)
     chosen = recipe_named(recipe, graphs.family).but(**settings)
     try:
-        with reporting(1, chosen.epochs, chosen.patience, ensemble) as tell:
+        with reporting(None, chosen.epochs, chosen.patience, ensemble) as tell:
             model = fit_model(
                 graphs,
                 method=method,
@@ -66,8 +74,8 @@ def fit(
         raise Interrupted("stopped; nothing is kept") from None
     model.save(out)
     about = model.about
+    seen = counted(about["graphs"]["val"], "validation graph")
     typer.echo(
         f"{out}: {method} on {about['graphs']['train']} graphs of {graphs.name}, {len(model.class_names)} classes; "
-        f"accuracy {100 * about['validation']['accuracy']:.1f} % on the {about['graphs']['val']} validation graphs, "
-        f"which early stopping has seen"
+        f"accuracy {100 * about['validation']['accuracy']:.1f} % on {seen}, which early stopping has seen"
     )

@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from cgipool.words import counted
+
 if TYPE_CHECKING:
     from cgipool.predict import Rows
 
 TELL = 0.5
 """Seconds between two looks at the rate."""
+
+OVER = "\r\x1b[K"
+"""Back to the start of a terminal's line, and nothing left of what was there: a longer line may have been."""
 
 
 def predict(
@@ -95,12 +100,15 @@ def _write(parts: "Iterator[Rows]", stream: TextIO, began: float) -> None:
         now = time.monotonic()
         if sys.stderr.isatty() and now - last >= TELL:
             last = now
-            print(f"\r{count:,} graphs, {count / (now - began):,.0f} a second", end="", file=sys.stderr)
-    rate = count / max(time.monotonic() - began, 1e-9)
-    told = f"{count:,} graphs, {rate:,.0f} a second" + (f"; {bad:,} could not be read" if bad else "")
+            rate = f"{count / (now - began):,.0f} a second"
+            print(f"{OVER}{counted(count, 'graph')}, {rate}", end="", file=sys.stderr)
+    seconds = max(time.monotonic() - began, 1e-9)
+    told = f"{counted(count, 'graph')}, {count / seconds:,.0f} a second" + (
+        f"; {bad:,} could not be read" if bad else ""
+    )
     if unseen:
         told += f"; {100 * unseen / nodes:.2g} % of the nodes have a label or degree that the model was not trained on"
-    print(f"\r{told}" if sys.stderr.isatty() else told, file=sys.stderr)
+    print(f"{OVER}{told}" if sys.stderr.isatty() else told, file=sys.stderr)
 
 
 @contextlib.contextmanager

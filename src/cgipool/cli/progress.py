@@ -16,6 +16,8 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from cgipool.words import counted
+
 if TYPE_CHECKING:
     from cgipool.training.task import Progress as Told
     from cgipool.training.task import Tell
@@ -31,11 +33,12 @@ def stderr() -> tuple[Console, bool]:
 
 
 @contextmanager
-def reporting(splits: int, epochs: int, patience: int, ensemble: int = 1) -> Iterator["Tell"]:
-    """Gives what `train` tells its progress to; each split has so many members of an ensemble."""
+def reporting(splits: int | None, epochs: int, patience: int, ensemble: int = 1) -> Iterator["Tell"]:
+    """Gives what `train` tells its progress to; each split has so many members of an ensemble. Without splits it is one
+    model that trains, or one ensemble."""
     console, bars = stderr()
     if not bars:
-        yield Lines(console, epochs, ensemble)
+        yield Lines(console, splits, epochs, ensemble)
         return
     columns = (TextColumn("{task.description}"), BarColumn(10), TextColumn("{task.fields[state]}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
@@ -45,9 +48,10 @@ def reporting(splits: int, epochs: int, patience: int, ensemble: int = 1) -> Ite
 class Bars:
     """One bar per split (or member of an ensemble) that is training and, with several, one for all."""
 
-    def __init__(self, progress: Progress, splits: int, epochs: int, patience: int, ensemble: int = 1) -> None:
-        self.progress, self.epochs, self.patience, self.ensemble = progress, epochs, patience, ensemble
-        self.count = count = splits * ensemble
+    def __init__(self, progress: Progress, splits: int | None, epochs: int, patience: int, ensemble: int = 1) -> None:
+        self.progress, self.epochs, self.patience = progress, epochs, patience
+        self.splits, self.ensemble = splits, ensemble
+        self.count = count = (splits or 1) * ensemble
         what = "splits" if ensemble == 1 else "members"
         self.all = progress.add_task(what, total=count, state=f"0/{count}", visible=count > 1)
         self.bars: dict[tuple[int, int], TaskID] = {}
@@ -62,7 +66,7 @@ class Bars:
         # Short, as all of it must fit into 80 columns: "split 3.1" is member 1 of split 3, "12/100" is epochs since the
         # best of the patience.
         if number not in self.bars:
-            name = f"split {told.split}" + (f".{told.member}" if self.ensemble > 1 else "")
+            name = name_of(told, self.splits, self.ensemble).replace(", member ", ".")
             self.bars[number] = self.progress.add_task(name, total=self.epochs, state="")
         val = f"val loss {told.val_loss:.4f}  acc {100 * told.val_accuracy:.1f} %"
         since = f"best {told.epoch - told.best_epoch}/{self.patience} ago"
@@ -73,42 +77,45 @@ class Bars:
         self.done += 1
         if (told.split, told.member) in self.bars:
             self.progress.remove_task(self.bars.pop((told.split, told.member)))
-        self.progress.console.print(ending(told, self.ensemble))
+        self.progress.console.print(ending(told, self.splits, self.ensemble))
         self.progress.update(self.all, completed=self.done, state=f"{self.done}/{self.count}")
 
 
 class Lines:
     """Plain lines: the end of each split, and how it goes every few seconds."""
 
-    def __init__(self, console: Console, epochs: int, ensemble: int = 1) -> None:
-        self.console, self.epochs, self.ensemble = console, epochs, ensemble
+    def __init__(self, console: Console, splits: int | None, epochs: int, ensemble: int = 1) -> None:
+        self.console, self.splits, self.epochs, self.ensemble = console, splits, epochs, ensemble
         self.last: dict[tuple[int, int], float] = {}
 
     def __call__(self, told: "Told") -> None:
         """Takes what `train` tells."""
         now, number = time.monotonic(), (told.split, told.member)
         if told.done:
-            self._print(ending(told, self.ensemble))
+            self._print(ending(told, self.splits, self.ensemble))
         elif now - self.last.setdefault(number, now) >= SECONDS:
             self.last[number] = now
             val = f"validation loss {told.val_loss:.4f}, accuracy {100 * told.val_accuracy:.1f} %"
             best = f"best epoch {told.best_epoch}"
-            name = name_of(told, self.ensemble)
+            name = name_of(told, self.splits, self.ensemble)
             self._print(f"{name}: epoch {told.epoch} of at most {self.epochs}, {val}, {best}")
 
     def _print(self, line: str) -> None:
         self.console.print(line, soft_wrap=True, markup=False)
 
 
-def name_of(told: "Told", ensemble: int) -> str:
-    """What is training: a split, or one of so many members of its ensemble."""
-    return f"split {told.split}" + (f", member {told.member}" if ensemble > 1 else "")
+def name_of(told: "Told", splits: int | None, ensemble: int) -> str:
+    """What is training: a split, one of so many members of its ensemble, or without splits the model or its member."""
+    member = f"member {told.member}" if ensemble > 1 else ""
+    if splits is None:
+        return member or "model"
+    return f"split {told.split}" + (f", {member}" if member else "")
 
 
-def ending(told: "Told", ensemble: int = 1) -> str:
-    """The line about a split, or a member of its ensemble, that is done."""
+def ending(told: "Told", splits: int | None, ensemble: int) -> str:
+    """The line about a split, a member or a model that is done."""
     best = f"best {told.best_epoch} with validation loss {told.val_loss:.4f}"
-    return f"{name_of(told, ensemble)}: {told.epoch} epochs, {best}"
+    return f"{name_of(told, splits, ensemble)}: {counted(told.epoch, 'epoch')}, {best}"
 
 
 @contextmanager

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from cgipool.words import are, counted
+
 
 def report(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The folder that holds studies and their cells.")],
@@ -27,4 +29,4 @@ def report(
         typer.echo(f"problem: {problem}")
     for view in written.views:
         typer.echo(f"{view.study.name}: {counts(view)}")
-    typer.echo(f"{written.present} of {written.wanted} cells are there")
+    typer.echo(f"{written.present} of {counted(written.wanted, 'cell')} {are(written.present)} there")

@@ -9,6 +9,7 @@ import typer
 from cgipool.cli.errors import Interrupted
 from cgipool.cli.study import AGAIN, AT_ONCE, DEVICE, STORE
 from cgipool.errors import UserError
+from cgipool.words import counted
 
 if TYPE_CHECKING:
     from cgipool.study.cell import Cell
@@ -106,7 +107,7 @@ def _train(
     try:
         with watching(cells, store, estimate, len(devices)) as watcher:
             watcher.accuracy = validation_accuracy
-            watcher.print(f"{rung}: {len(cells)} cells")
+            watcher.print(f"{rung}: {counted(len(cells), 'cell')}")
             if len(devices) > 1:
                 return run_spread(cells, store.folder, devices, minutes=minutes, watcher=watcher, **options)
             return Runner(store, devices[0], stop=Stop(minutes), watcher=watcher, **options).run(cells)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from cgipool.cli.study_tables import fetch_line
+from cgipool.cli.study_tables import fetch_line, left_line
 from cgipool.cli.tables import plain_table
 from cgipool.study.cell import plain
 from cgipool.study.estimate import Estimate, in_words
 from cgipool.study.halving import ranked
 from cgipool.study.search import cells_of, options_of, winner_of
 from cgipool.study.space import BASE
+from cgipool.words import counted
 
 if TYPE_CHECKING:
     from cgipool.study.halving import Mean
@@ -30,7 +31,8 @@ def plan_lines(
     """Each rung with its cells and how long those left will take; then what is known of the scores."""
     known = [cell for one in found for group in one.cells.values() for cell in group]
     estimate = Estimate(store, known, devices[0])
-    yield f"{search.title} · {search.space.size:,} combinations of {len(search.space.choices)} settings"
+    space = f"{counted(search.space.size, 'combination')} of {counted(len(search.space.choices), 'setting')}"
+    yield f"{search.title} · {space}"
     table = plain_table("rung", "settings", "methods", "data sets", "splits", "epochs", "cells", "left", "estimate")
     whole = 0.0
     for rung in search.all_rungs:
@@ -40,8 +42,7 @@ def plan_lines(
         epochs = rung.budget.get("epochs", search.space.base.epochs)
         table.add_row(rung.name, *map(str, (*numbers, epochs, cells, left)), in_words(seconds / len(devices)))
     yield table
-    basis = f"by {estimate.measured} finished cells" if estimate.measured else "to a factor of two; no cell is finished"
-    yield f"left: about {in_words(whole / len(devices))} on {', '.join(devices)} (estimated {basis})"
+    yield left_line(whole, estimate, devices)
     yield fetch_line(search.datasets)
     yield from _score_lines(search, found)
 
@@ -67,7 +68,7 @@ def result_lines(search: "Search", found: Sequence["Round"], folder: Path, stopp
     last = found[-1]
     if last.waiting:
         why = "stopped before the end" if stopped else "in the hands of other runs"
-        yield f"{last.rung.name}: {len(last.waiting)} cells left, {why}; the same command goes on"
+        yield f"{last.rung.name}: {counted(len(last.waiting), 'cell')} left, {why}; the same command goes on"
     yield f"kept in {folder / 'searches' / f'{search.name}.json'}"
 
 

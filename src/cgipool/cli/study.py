@@ -7,6 +7,7 @@ import typer
 
 from cgipool.cli.errors import Interrupted
 from cgipool.errors import UserError
+from cgipool.words import are, counted
 
 if TYPE_CHECKING:
     from cgipool.study.cell import Cell
@@ -134,7 +135,7 @@ def _chosen(study: "Study", only: str | None, shard: str | None, device: str) ->
         raise UserError("no cell is left by --only")
     mine = share_of(cells, lambda cell: predicted(cell, device), number, count)
     if not mine:
-        raise UserError(f"there are {len(cells)} cells: nothing is left for share {number} of {count}")
+        raise UserError(f"{counted(len(cells), 'cell')} in all: nothing is left for share {number} of {count}")
     return mine
 
 
@@ -157,7 +158,8 @@ def conclude(outcome: "Outcome", cells: list["Cell"], folder: Path) -> None:
     there = {cell.key for cell in cells if store.has(cell.key)}
     failed = {cell.key for cell in cells if cell.key not in there and store.failure(cell.key) is not None}
     left = len(cells) - len(there) - len(failed)
-    words = [f"{len(there)} of {len(cells)} cells are in {folder}, {len(outcome.done)} of them new"]
+    found = f"{len(there)} of {counted(len(cells), 'cell')} {are(len(there))} in {folder}"
+    words = [f"{found}, {len(outcome.done)} of them new"]
     if failed:
         words.append(f"{len(failed)} failed (`cgipool study status {folder}` says why)")
     if left:
@@ -217,7 +219,7 @@ def merge(
     from cgipool.study.exchange import merge as merge_stores
 
     merged = merge_stores(into, others)
-    typer.echo(f"{merged.cells} cells taken into {into}, {merged.same} were there already")
+    typer.echo(f"{counted(merged.cells, 'cell')} taken into {into}, {merged.same} there already")
     for key in merged.conflicts:
         typer.echo(f"conflict: two results of cell {key}; the one that was there is shown")
     for problem in merged.problems:

@@ -14,6 +14,7 @@ from cgipool.errors import UserError
 from cgipool.files import read_json
 from cgipool.study.estimate import Estimate, in_words
 from cgipool.study.run import Watcher
+from cgipool.words import counted
 
 if TYPE_CHECKING:
     from cgipool.study.cell import Cell
@@ -56,7 +57,7 @@ class Lines(Watcher):
     def begins(self, cell: "Cell") -> None:
         """A cell is taken in hand."""
         self.began[cell.key] = time.monotonic()
-        self.print(f"{cell.name}: begins ({len(self.done)} of {len(self.cost)} cells done{self.left()})")
+        self.print(f"{cell.name}: begins ({len(self.done)} of {counted(len(self.cost), 'cell')} done{self.left()})")
 
     def epoch(self, cell: "Cell", progress: "Told") -> None:
         """A split has trained one epoch more, or is done."""
@@ -123,7 +124,7 @@ class Bars(Lines):
         """A split has trained one epoch more, or is done."""
         if progress.done:
             self.ends[cell.key].add(progress.split)
-        state = f"epoch {progress.epoch}, {len(self.ends[cell.key])}/{cell.protocol.splits} splits done"
+        state = f"epoch {progress.epoch}, {len(self.ends[cell.key])}/{counted(cell.protocol.splits, 'split')} done"
         spent = time.monotonic() - self.began[cell.key]
         self.progress.update(self.bars[cell.key], completed=min(spent, 0.98 * self.cost[cell.key]), state=state)
 
@@ -136,5 +137,5 @@ class Bars(Lines):
 
     def _show(self) -> None:
         completed = sum(self.cost[key] for key in self.done)
-        state = f"{len(self.done)}/{len(self.cost)} cells{self.left()}"
+        state = f"{len(self.done)}/{counted(len(self.cost), 'cell')}{self.left()}"
         self.progress.update(self.whole, completed=completed, state=state)

@@ -7,6 +7,7 @@ from rich.table import Table
 
 from cgipool.cli.tables import plain_table
 from cgipool.study.estimate import Estimate, in_words
+from cgipool.words import counted
 
 if TYPE_CHECKING:
     from cgipool.study.cell import Cell
@@ -23,7 +24,7 @@ def plan_lines(
     study: "Study", cells: Sequence["Cell"], store: "Store | None", estimate: Estimate, devices: Sequence[str]
 ) -> Iterator[Table | str]:
     """The cells with their estimates, the sum, and the data sets that are not at hand."""
-    yield f"{study.title} · {len(cells)} cells"
+    yield f"{study.title} · {counted(len(cells), 'cell')}"
     table = plain_table(*study.axes, "splits", "estimate", "", left=len(study.axes))
     left = 0.0
     for cell in cells:
@@ -32,9 +33,15 @@ def plan_lines(
         state = "done" if there else "failed" if store is not None and store.failure(cell.key) else ""
         table.add_row(*map(str, cell.at.values()), str(cell.protocol.splits), in_words(estimate(cell)), state)
     yield table
-    basis = f"by {estimate.measured} finished cells" if estimate.measured else "to a factor of two; no cell is finished"
-    yield f"left: about {in_words(left / len(devices))} on {', '.join(devices)} (estimated {basis})"
+    yield left_line(left, estimate, devices)
     yield fetch_line(cell.dataset for cell in cells if cell.path is None)
+
+
+def left_line(seconds: float, estimate: Estimate, devices: Sequence[str]) -> str:
+    """How long the rest will take on all devices together, and what that estimate rests on."""
+    known = estimate.measured
+    basis = f"by {counted(known, 'finished cell')}" if known else "to a factor of two; no cell is finished"
+    return f"left: about {in_words(seconds / len(devices))} on {', '.join(devices)} (estimated {basis})"
 
 
 def fetch_line(datasets: Iterable[str]) -> str:

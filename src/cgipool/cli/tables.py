@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cgipool.words import counted
+
 if TYPE_CHECKING:
     from cgipool.contract import Finding
     from cgipool.data import Entry
@@ -55,7 +57,7 @@ def result_tables(result: "Result", title: str, out: Path | None) -> list[Table 
     summary = plain_table("test", "mean", "SD", "SE")
     for metric, words in METRICS.items():
         summary.add_row(words, *(_number(metric, value) for value in result.summary(metric)))
-    heading += f" · {n} split{'s' if n > 1 else ''}"
+    heading += f" · {counted(n, 'split')}"
     many = result.ensemble > 1
     heading += f" · ensemble of {result.ensemble}" if many else ""
     shown: list[Table | str] = ["", heading, "", summary, ""]
@@ -71,7 +73,7 @@ def result_tables(result: "Result", title: str, out: Path | None) -> list[Table 
     plain = result.to_json()
     shown.append(
         f"epochs {np.mean(epochs):.4g}{span} · training epoch {1000 * plain['epoch_seconds']:.0f} ms · "
-        f"{result.seconds:.1f} s in all · {plain['parameters']:,} parameters"
+        f"trained for {result.seconds:.1f} s · {plain['parameters']:,} parameters"
     )
     if many:
         alone = _number("accuracy", float(np.mean(result.member_accuracy)))
@@ -140,24 +142,28 @@ def _facts(d: Mapping[str, Any]) -> list[tuple[str, str]]:
     facts += [
         ("changed on reading", dropped or "nothing"),
         ("duplicates", f"{twins['distinct']:,} distinct graphs, as far as 1-WL can tell"),
-        ("", f"{twins['with_twin']:,} graphs have a twin; {twins['conflicting']:,} kinds of twins differ in class"),
+        ("", f"{twins['with_twin']:,} graphs have a twin; {_conflicts(twins['conflicting'])} in class"),
     ]
     if twins["conflicting"]:
         facts.append(("", f"so that at best {100 * twins['ceiling']:.1f} % of the graphs can be classified rightly"))
     return facts
 
 
+def _conflicts(kinds: int) -> str:
+    return f"{counted(kinds, 'kind')} of twins {'differs' if kinds == 1 else 'differ'}"
+
+
 def _classes(classes: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    lines = [f"{c['name']}: {c['graphs']:,} graphs, {100 * c['share']:.1f} %" for c in classes]
+    lines = [f"{c['name']}: {counted(c['graphs'], 'graph')}, {100 * c['share']:.1f} %" for c in classes]
     return [("classes" if place == 0 else "", line) for place, line in enumerate(lines)]
 
 
 def _columns(labels: list[int]) -> str:
-    return "; ".join(f"column {j}: {count} values" for j, count in enumerate(labels)) or "none"
+    return "; ".join(f"column {j}: {counted(count, 'value')}" for j, count in enumerate(labels)) or "none"
 
 
 def _floats(count: int) -> str:
-    return f"{count} columns" if count else "none"
+    return counted(count, "column") if count else "none"
 
 
 def demo_tables(shown: "Shown") -> list[Table | str]:

@@ -42,6 +42,7 @@ def train_alone(
     with downloading() as progress:
         graphs = load_dataset(data, progress=progress)
     splits, recipe = draw(graphs), choose(family=graphs.family)
+    _tell_of_new_run(run)
     with _stopped(run["out"]), reporting(len(splits), recipe.epochs, recipe.patience, run["ensemble"]) as tell:
         return train(graphs, recipe=recipe, splits=splits, tell=tell, **run)
 
@@ -68,8 +69,17 @@ def train_by_all(
                 return train_distributed(graphs, ranks, splits=splits, **run)
             except KeyboardInterrupt:
                 raise typer.Exit(130) from None
+        _tell_of_new_run(run)
         with _stopped(run["out"]), reporting(len(splits), run["recipe"].epochs, run["recipe"].patience) as tell:
             return train_distributed(graphs, ranks, splits=splits, tell=tell, **run)
+
+
+def _tell_of_new_run(run: dict[str, Any]) -> None:
+    """Who asks to resume where there is nothing may have mistaken the folder."""
+    from cgipool.training.run import is_free
+
+    if run["resume"] and is_free(run["out"]):
+        typer.echo(f"there is no run in {run['out']} yet: this begins one", err=True)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from cgipool.data.build import is_symmetric
 from cgipool.errors import UserError
+from cgipool.words import are, counted
 
 if TYPE_CHECKING:
     from cgipool.data.graphs import GraphSet
@@ -50,9 +51,14 @@ def finite(name: str, values: NDArray[Any] | None) -> None:
     if values is None or (good := np.isfinite(values)).all():
         return
     if values.ndim == 1:
-        raise UserError(f"{name} holds {int((~good).sum())} values that are NaN or infinite")
+        raise UserError(f"{name} holds {not_finite(int((~good).sum()))}")
     column = int(np.flatnonzero(~good.all(axis=0))[0])
-    raise UserError(f"column {column} of {name} holds {int((~good[:, column]).sum())} values that are NaN or infinite")
+    raise UserError(f"column {column} of {name} holds {not_finite(int((~good[:, column]).sum()))}")
+
+
+def not_finite(count: int) -> str:
+    """So many values that no column may hold."""
+    return f"{counted(count, 'value')} that {are(count)} NaN or infinite"
 
 
 def _types(graphs: "GraphSet") -> None:
@@ -70,14 +76,14 @@ def _lengths(graphs: "GraphSet") -> None:
         raise UserError(f"node_ptr has {len(graphs.node_ptr)} entries; {graphs.n_graphs} graphs (y) need one more")
     if len(graphs.edge_ptr) < 1:
         raise UserError("edge_ptr is empty; it holds one entry more than there are nodes")
-    for names, count, things in (
-        (("category", "attributes", "node_truth"), graphs.n_nodes, "nodes"),
-        (("edge_weight", "edge_category", "edge_attributes"), graphs.n_edges, "edges"),
+    for names, count, thing in (
+        (("category", "attributes", "node_truth"), graphs.n_nodes, "node"),
+        (("edge_weight", "edge_category", "edge_attributes"), graphs.n_edges, "edge"),
     ):
         for name in names:
             values = getattr(graphs, name)
             if values is not None and len(values) != count:
-                raise UserError(f"{name} has {len(values)} rows for {count} {things}")
+                raise UserError(f"{name} has {counted(len(values), 'row')} for {counted(count, thing)}")
 
 
 def _pointer(name: str, ptr: NDArray[np.int64], end: int) -> None:
@@ -89,13 +95,14 @@ def _pointer(name: str, ptr: NDArray[np.int64], end: int) -> None:
 
 def _labels(name: str, codes: NDArray[Any], names: tuple[str, ...]) -> None:
     if codes.size and (codes.min() < 0 or codes.max() >= len(names)):
-        raise UserError(f"{name} goes from {codes.min()} to {codes.max()} but {len(names)} names are given")
+        given = f"{counted(len(names), 'name')} {are(len(names))} given"
+        raise UserError(f"{name} goes from {codes.min()} to {codes.max()} but {given}")
 
 
 def _categories(name: str, codes: NDArray[np.int32] | None, names: tuple[tuple[str, ...], ...]) -> None:
     columns = 0 if codes is None else codes.shape[1]
     if columns != len(names):
-        raise UserError(f"{name} has {columns} columns but {name}_names has {len(names)}")
+        raise UserError(f"{name} has {counted(columns, 'column')} but {name}_names has {len(names)}")
     if codes is not None:
         for j, column in enumerate(codes.T):
             _labels(f"column {j} of {name}", column, names[j])

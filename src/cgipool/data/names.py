@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cgipool.errors import UserError
+from cgipool.words import are, counted
 
 Names = tuple[str, ...]
 
@@ -56,7 +57,7 @@ def end_to_end(what: str, parts: Sequence[NDArray[Any] | None], rows: Sequence[i
     widths: dict[int, int] = {}
     for i, part in filled:
         if part is not None and len(part) != rows[i]:
-            raise UserError(f"graph {i}: {what} has {len(part)} rows where {rows[i]} are due")
+            raise UserError(f"graph {i}: {what} has {counted(len(part), 'row')} where {rows[i]} {are(rows[i])} due")
         widths.setdefault(0 if part is None else part.shape[1], i)
     if len(widths) > 1:
         (one, i), (other, j) = list(widths.items())[:2]

@@ -14,6 +14,7 @@ from cgipool.data.importers.chem import Chem, MurckoScaffold, rdBase
 from cgipool.data.molecules import ATOM, BOND, NotAMoleculeError, parse_smiles
 from cgipool.data.splits import MIN_GRAPHS, Split, generator_of, side_of_class, sizes_of
 from cgipool.errors import UserError
+from cgipool.words import are, counted
 
 Ints = NDArray[np.int64]
 
@@ -27,7 +28,7 @@ def scaffold_splits(molecules: Iterable[str] | GraphSet, *, seed: int, indices: 
     group = _numbered(_scaffolds(molecules))
     n = len(group)
     if n < MIN_GRAPHS:
-        raise UserError(f"there are {n} molecules; a split needs at least {MIN_GRAPHS}")
+        raise UserError(f"there {are(n)} {counted(n, 'molecule')}; a split needs at least {MIN_GRAPHS}")
     wanted = list(indices)
     if not wanted:
         raise UserError("the number of splits must be at least 1")

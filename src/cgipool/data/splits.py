@@ -13,6 +13,7 @@ from cgipool.data.duplicates import wl_classes
 from cgipool.data.graphs import GraphSet
 from cgipool.errors import UserError, unknown
 from cgipool.files import write_atomically
+from cgipool.words import counted
 
 Ids = NDArray[np.int64]
 
@@ -135,7 +136,7 @@ def check_graphs(graphs: GraphSet) -> None:
     if graphs.n_graphs == 0:
         raise UserError(f"{graphs.name} is empty")
     if graphs.n_graphs < MIN_GRAPHS:
-        raise UserError(f"{graphs.name} has {graphs.n_graphs} graphs; a split needs at least {MIN_GRAPHS}")
+        raise UserError(f"{graphs.name} has {counted(graphs.n_graphs, 'graph')}; at least {MIN_GRAPHS} are needed")
     if len(np.unique(graphs.y)) < 2:
         raise UserError(f"{graphs.name} has graphs of one class only; there is nothing to classify")
 

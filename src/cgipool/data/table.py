@@ -12,7 +12,9 @@ import pyarrow.csv as csv
 from numpy.typing import NDArray
 
 from cgipool.data.archive import TextFiles
+from cgipool.data.check import not_finite
 from cgipool.errors import UserError
+from cgipool.words import counted
 
 BLOCK = 1 << 20
 
@@ -65,7 +67,7 @@ class Rows:
         if len(rows) < count:
             last = line_of_row(self._files, self._part, self._taken - 1) if self._taken else 0
             ends = f"{self._files.where(self._part)} ends at line {last}"
-            raise UserError(f"{ends}: {self._taken} rows for {self._wanted} {self._things}")
+            raise UserError(f"{ends}: {counted(self._taken, 'row')} for {self._wanted} {self._things}")
         if self._taken == self._wanted and (len(held) > count or next(self._blocks, None) is not None):
             raise at_row(self._files, self._part, self._wanted, f"there are only {self._wanted} {self._things}")
         if self._kind == "float32" and not np.isfinite(rows).all():
@@ -76,7 +78,7 @@ class Rows:
         bad = sum((~np.isfinite(block)).sum(axis=0) for block in read_blocks(self._files, self._part, self._kind))
         column = int(np.flatnonzero(bad)[0])
         where = f"column {column} of {self._files.where(self._part)}"
-        return UserError(f"{where} holds {bad[column]} values that are NaN or infinite")
+        return UserError(f"{where} holds {not_finite(int(bad[column]))}")
 
 
 def at_row(files: TextFiles, part: str, row: int, problem: str) -> UserError:
@@ -116,7 +118,7 @@ def _explain(files: TextFiles, part: str, kind: str, columns: int, error: Except
     for number, fields in _lines(files, part):
         place = f"{files.where(part)}, line {number}"
         if len(fields) != columns:
-            return UserError(f"{place}: {columns} values expected, {len(fields)} found")
+            return UserError(f"{place}: {counted(columns, 'value')} expected, {len(fields)} found")
         for text in fields:
             try:
                 value = read(text)

@@ -18,6 +18,7 @@ from rdkit.Geometry import Point2D
 from cgipool.data.graphs import GraphSet
 from cgipool.data.molecules import ATOM, BOND
 from cgipool.picture import span_of
+from cgipool.words import counted
 
 if TYPE_CHECKING:
     from cgipool.explain.one import Explained
@@ -67,6 +68,10 @@ def _laid_out(molecule: "Chem.RWMol") -> "Chem.Mol":
     return molecule.GetMol()
 
 
+def _size(atoms: int, bonds: int) -> str:
+    return f"{counted(atoms, 'atom')}, {counted(bonds, 'bond')}"
+
+
 def draw_molecule(one: "Explained", form: str) -> bytes:
     """A picture, "svg" or "png": the molecule, then each level with the kept atoms coloured by their score."""
     panels, score = one.trace.levels + 1, one.trace.score
@@ -75,7 +80,7 @@ def draw_molecule(one: "Explained", form: str) -> bytes:
     bonds = [_bonds_among(one.edges, one.molecule, here) for here in alive]
     colours = [{}, *({i: _pale(v, low, high) for i, v in enumerate(row.tolist())} for row in score)]
     left = zip(one.nodes_left, one.edges_left, strict=True)
-    said = [f"level {level}: {atoms} atoms, {joined} bonds" for level, (atoms, joined) in enumerate(left, 1)]
+    said = [f"level {level}: {_size(*here)}" for level, here in enumerate(left, 1)]
 
     kind = rdMolDraw2D.MolDraw2DSVG if form == "svg" else rdMolDraw2D.MolDraw2DCairo
     canvas = kind(WIDE * panels, HIGH + STRIP, WIDE, HIGH)
@@ -88,7 +93,7 @@ def draw_molecule(one: "Explained", form: str) -> bytes:
         highlightBonds=bonds,
         highlightAtomColors=colours,
         highlightBondColors=[dict.fromkeys(some, KEPT_BOND) for some in bonds],
-        legends=[f"input: {one.graph.n_nodes} atoms, {len(one.edges)} bonds", *said],
+        legends=[f"input: {_size(one.graph.n_nodes, len(one.edges))}", *said],
     )
     canvas.SetFontSize(15)
     if one.trace.ranking is not None:

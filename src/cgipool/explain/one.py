@@ -17,6 +17,7 @@ from cgipool.explain.trace import Trace, trace
 from cgipool.fitted import FittedModel
 from cgipool.pool import method_named
 from cgipool.predict import CHUNK
+from cgipool.words import counted
 
 if TYPE_CHECKING:
     from rdkit import Chem
@@ -53,6 +54,11 @@ class Explained:
         """The graph's own class, if it is one that the model knows."""
         own = self.graph.class_names[int(self.graph.y[0])]
         return own if own in self.class_names else None
+
+    @property
+    def size(self) -> str:
+        """How large the graph is, in words."""
+        return f"{counted(self.graph.n_nodes, 'node')}, {counted(len(self.edges), 'edge')}"
 
     @property
     def verdict(self) -> str:

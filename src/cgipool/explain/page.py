@@ -17,6 +17,7 @@ from cgipool.errors import UserError
 from cgipool.explain.one import Explained
 from cgipool.picture import places, span_of
 from cgipool.report.page import in_script
+from cgipool.words import counted
 
 RING, PLAIN, GREY = "#d0453e", "#8fa3b8", "#8a929b"
 """Of rings, nodes without a score, and what the style sheet then gives the colours of the theme."""
@@ -27,7 +28,7 @@ def page(explained: Sequence[Explained]) -> str:
     one = explained[0]
     place = places_of(one)
     data = {"charts": [_chart(each, place) for each in explained]}
-    head = f"{one.graph.n_nodes} nodes, {len(one.edges)} edges"
+    head = one.size
     if one.true_class is not None:
         head += f"; its class is {one.true_class}"
     if one.graph.node_truth is not None:
@@ -68,10 +69,10 @@ def places_of(one: Explained) -> NDArray[Any]:
 
 def _chart(one: Explained, place: NDArray[Any]) -> dict[str, Any]:
     """For the input and every level: the traces that plotly draws, and a line of words."""
-    n, m = one.graph.n_nodes, len(one.edges)
-    shown = [{"traces": _traces(one, place, -1), "words": f"Input: {n} nodes, {m} edges"}]
+    n, m = counted(one.graph.n_nodes, "node"), counted(len(one.edges), "edge")
+    shown = [{"traces": _traces(one, place, -1), "words": f"Input: {one.size}"}]
     for level, (nodes, edges) in enumerate(zip(one.nodes_left, one.edges_left, strict=True)):
-        words = f"Level {level + 1}: {nodes} of {n} nodes and {edges} of {m} edges are left"
+        words = f"Level {level + 1}: {nodes} of {n} and {edges} of {m} are left"
         shown.append({"traces": _traces(one, place, level), "words": words})
     return {"levels": shown, "layout": _layout(place)}
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from cgipool.report.compare import LEVEL
 from cgipool.report.view import DONE, FAILED, Entry, View
+from cgipool.words import counted
 
 NOTHING = "–"
 """Stands where there is no number."""
@@ -121,7 +122,8 @@ def _paired(view: View) -> Block:
     words = [
         f"{view.baseline} minus each method on the same splits, in percentage points, with its 95 % interval.",
         "p is of the corrected resampled t-test (Nadeau and Bengio 2003), as random splits share training graphs.",
-        f"Holm: p adjusted for the {len(rows)} comparisons of this study. ▲ the method is better, ▼ it is worse.",
+        f"Holm: p adjusted for the {counted(len(rows), 'comparison')} of this study. ▲ the method is better, "
+        "▼ it is worse.",
     ]
     head = ["method", "on", "difference", "95 % interval", "splits", "p", "p, Holm", "mark"]
     return Block(f"{view.baseline} against the others", words, head, rows, left=2)

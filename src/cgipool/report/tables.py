@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from cgipool.report.blocks import Block, blocks_of
 from cgipool.report.view import DONE, FAILED, MISSING, View
+from cgipool.words import are, counted
 
 LATEX = {
     "\\": r"\textbackslash{}",
@@ -41,7 +42,8 @@ COUNTED = ["val_loss", "epochs", "best_epoch", "seconds"]
 
 def counts(view: View) -> str:
     """How many cells there are of those wanted, in words."""
-    said = f"{view.count(DONE)} of {len(view.entries)} cells are there"
+    done = view.count(DONE)
+    said = f"{done} of {counted(len(view.entries), 'cell')} {are(done)} there"
     parts = [f"{count} {status}" for status in (FAILED, MISSING) if (count := view.count(status))]
     return f"{said}; {', '.join(parts)}" if parts else said
 

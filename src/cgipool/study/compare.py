@@ -13,6 +13,7 @@ from cgipool.study.cell import Cell, Protocol
 from cgipool.study.plan import Study
 from cgipool.training.recipe import parse_setting, recipe_named
 from cgipool.training.run import content_of
+from cgipool.words import counted
 
 
 def comparison(
@@ -53,7 +54,7 @@ def comparison(
         )
         for method in methods
     ]
-    how = f"{splits} {split_kind} splits, recipe {chosen.name}"
+    how = f"{counted(splits, f'{split_kind} split')}, recipe {chosen.name}"
     return Study(
         name="compare-" + "".join(c if c.isalnum() or c in "._-" else "-" for c in graphs.name),
         title=f"Pooling methods on {graphs.name}",

@@ -22,6 +22,7 @@ from cgipool.study.cell import Protocol
 from cgipool.study.plan import check_known, check_name, check_settings, protocol_of, read_toml, recipe_of
 from cgipool.study.space import Space, space_of
 from cgipool.training.recipe import STRONG, Recipe
+from cgipool.words import counted
 
 TEXTS = ("name", "title", "about")
 TABLES = ("protocol", "base", "space", "one_at_a_time")
@@ -205,7 +206,7 @@ def _count(table: dict[str, Any], name: str, space: Space, before: list[Rung]) -
         return 2 + 2 * len(space.choices)
     count = _whole(table, key, 2, name)
     if before and count >= before[-1].count:
-        raise UserError(f"{name} must keep fewer than the {before[-1].count} settings before it")
+        raise UserError(f"{name} must keep fewer than the {counted(before[-1].count, 'setting')} before it")
     return count
 
 

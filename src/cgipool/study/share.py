@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from cgipool.errors import UserError
+from cgipool.words import counted
 
 T = TypeVar("T")
 
@@ -28,7 +29,8 @@ def parse_shard(text: str | None, environment: Mapping[str, str] = os.environ) -
         raise UserError("SLURM's array variables are no whole numbers") from None
     number = task - least + 1
     if not 1 <= number <= count:
-        raise UserError(f"SLURM's array has {count} tasks, but this one is number {number}: --array needs a step of 1")
+        tasks = counted(count, "task")
+        raise UserError(f"SLURM's array has {tasks}, but this one is number {number}: --array needs a step of 1")
     return number, count
 
 

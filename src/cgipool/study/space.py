@@ -11,6 +11,7 @@ from typing import Any
 from cgipool.errors import UserError, unknown
 from cgipool.study.plan import SETTINGS, value_of
 from cgipool.training.recipe import Recipe
+from cgipool.words import counted
 
 BASE, WINNER = "base", "winner"
 
@@ -53,7 +54,8 @@ class Space:
         more. Combinations that no recipe can have are left out.
         """
         if count > self.size:
-            raise UserError(f"[space] has {self.size} combinations, fewer than the {count} of the first rung")
+            there = counted(self.size, "combination")
+            raise UserError(f"[space] has {there}, fewer than the {count} of the first rung")
         trials = [Trial(BASE)]
         seen = {repr({})}
         for draw in range(ATTEMPTS * count):

@@ -34,6 +34,8 @@ class State:
     best_loss: float = float("inf")
     average: Model | None = None
     """The network with averaged weights, where the recipe wants one."""
+    seconds: float = 0.0
+    """Spent until the checkpoint that this training goes on from."""
 
     @property
     def judged(self) -> Model:
@@ -91,8 +93,8 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     return tensors, header
 
 
-def save_state(path: Path, state: State) -> None:
-    """Write everything that the next epoch needs."""
+def save_state(path: Path, state: State, seconds: float) -> None:
+    """Write everything that the next epoch needs, and how long it took to come here."""
     assert state.optimizer is not None, "nothing to learn, hence nothing to resume"
     tensors = {f"now/{name}": value for name, value in state.network.state_dict().items()}
     tensors |= {f"best/{name}": value for name, value in state.best.items()}
@@ -100,8 +102,18 @@ def save_state(path: Path, state: State) -> None:
         tensors |= {f"average/{name}": value for name, value in state.average.state_dict().items()}
     for name, parameter in state.network.named_parameters():
         tensors |= {f"adam/{part}/{name}": value for part, value in state.optimizer.state[parameter].items()}
-    header = {"epoch": str(state.epoch), "best_epoch": str(state.best_epoch), "best_loss": state.best_loss.hex()}
-    save_tensors(path, tensors, header)
+    save_tensors(path, tensors, header_of(state.epoch, state.best_epoch, state.best_loss, seconds))
+
+
+def header_of(epoch: int, best_epoch: int, best_loss: float, seconds: float) -> dict[str, str]:
+    """The numbers of a checkpoint."""
+    plain = {"epoch": str(epoch), "best_epoch": str(best_epoch), "best_loss": best_loss.hex()}
+    return plain | {"seconds": str(seconds)}
+
+
+def seconds_of(header: dict[str, str]) -> float:
+    """What a checkpoint says was spent until it was written; the first version of them did not tell."""
+    return float(header.get("seconds", 0.0))
 
 
 def load_state(path: Path, state: State) -> None:
@@ -120,6 +132,7 @@ def load_state(path: Path, state: State) -> None:
                     state.optimizer.state[parameter][part] = moments[name].to(parameter.device)
         state.epoch, state.best_epoch = int(header["epoch"]), int(header["best_epoch"])
         state.best_loss = float.fromhex(header["best_loss"])
+        state.seconds = seconds_of(header)
     except (KeyError, RuntimeError, ValueError) as error:
         raise UserError(f"{path} does not fit this training: {' '.join(str(error).split())}") from None
 

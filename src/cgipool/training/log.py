@@ -7,6 +7,7 @@ from typing import Any
 
 from cgipool.errors import UserError
 from cgipool.files import write_atomically
+from cgipool.words import counted
 
 
 class Log:
@@ -19,7 +20,7 @@ class Log:
         """Drop what was written after that epoch, and a last line that was never finished."""
         rows = [row for row in self.rows() if row["epoch"] <= epoch]
         if len(rows) != epoch:
-            raise UserError(f"{self.path} holds {len(rows)} of the {epoch} epochs before the checkpoint")
+            raise UserError(f"{self.path} holds {len(rows)} of the {counted(epoch, 'epoch')} before the checkpoint")
         text = "".join(map(_line, rows))
         write_atomically(self.path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 

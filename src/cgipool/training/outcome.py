@@ -53,10 +53,7 @@ def give_up(task: Task, epoch: int, best: dict[str, Tensor], best_epoch: int) ->
     """A training whose loss is no number any more keeps its best weights, and is an error."""
     weights = task.folder / "weights.safetensors"
     save_tensors(weights, best, {"epoch": str(best_epoch)})
-    raise Diverged(
-        f"{task}: the loss became NaN or infinite in epoch {epoch}; "
-        f"the weights of epoch {best_epoch} are kept in {weights}"
-    )
+    raise Diverged(epoch, str(task), f"the weights of epoch {best_epoch} are kept in {weights}")
 
 
 def save_array(path: Path, values: np.ndarray) -> None:

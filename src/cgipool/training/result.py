@@ -20,8 +20,9 @@ class Result:
     seconds: float
     """Wall time of this call; a resumed run counts what the last call did."""
     rows: list[dict[str, Any]]
-    """Per split: split, epochs, best_epoch, val_loss, test (metrics by name), parameters, epoch_seconds, seconds; of
-    an ensemble also members, with test_accuracy, epochs, best_epoch and val_loss of each."""
+    """Per split: split, epochs, best_epoch, val_loss, test (metrics by name), parameters, epoch_seconds, seconds (of
+    all calls that trained it); of an ensemble also members, with test_accuracy, epochs, best_epoch and val_loss of
+    each."""
     ensemble: int = 1
     """How many members' probabilities were averaged in each split."""
 

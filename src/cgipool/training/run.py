@@ -37,7 +37,7 @@ from cgipool.training.ensemble import combine, members_of
 from cgipool.training.recipe import ADDED, Recipe, recipe_named
 from cgipool.training.result import Result
 from cgipool.training.split import train_split
-from cgipool.training.task import Progress, Task, Tell, finished
+from cgipool.training.task import Diverged, Progress, Task, Tell, finished
 from cgipool.training.together import stackable, train_together
 from cgipool.version import __version__
 
@@ -132,7 +132,10 @@ def run_folder(out: str | Path | None) -> Iterator[Path]:
         yield Path(out)
         return
     with tempfile.TemporaryDirectory(prefix="cgipool-") as name:
-        yield Path(name)
+        try:
+            yield Path(name)
+        except Diverged as error:  # its weights go with the folder
+            raise Diverged(error.epoch, error.what) from None
 
 
 def identity_of(
@@ -185,7 +188,7 @@ def prepare(folder: Path, identity: dict, splits: Sequence[Split], resume: bool,
         return
     elif known.exists():
         raise UserError(f"{folder} holds a run already; resume it (--resume) or replace it (--overwrite)")
-    elif folder.exists() and any(p.name != "splits.json" and not p.name.startswith(".") for p in folder.iterdir()):
+    elif not is_free(folder):
         raise UserError(f"{folder} is not empty and holds no run; choose another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -193,6 +196,11 @@ def prepare(folder: Path, identity: dict, splits: Sequence[Split], resume: bool,
         raise UserError(f"cannot make {folder}: {error.strerror or error}") from error
     write_splits(folder / "splits.json", splits)
     write_json(known, identity)
+
+
+def is_free(folder: Path) -> bool:
+    """Whether a run can begin there: nothing is in it, but perhaps what is left of one that never began."""
+    return not folder.exists() or all(p.name == "splits.json" or p.name.startswith(".") for p in folder.iterdir())
 
 
 def _named(differs: list[str], before: dict, now: dict) -> str:

@@ -24,6 +24,7 @@ from cgipool.network import Head, Model
 from cgipool.pool.base import Pooled
 from cgipool.training.objective import objective
 from cgipool.training.recipe import Recipe
+from cgipool.words import counted
 
 BY_NODES = ("vip",)
 """Methods whose own loss is a mean over the nodes of a batch, not over its graphs."""
@@ -152,6 +153,6 @@ def check_alone(sizes: np.ndarray, recipe: Recipe, method: str) -> None:
     left = torch.from_numpy(np.unique(sizes))
     for level in range(recipe.levels):
         if bool((left == 1).any()):
-            where = "" if level == 0 else f" after {level} pools"
+            where = "" if level == 0 else f" after {counted(level, 'pool')}"
             raise UserError(f"{method} cannot train --distributed on graphs that have one node{where}")
         left = kept_of(left, recipe.ratio)

@@ -48,6 +48,7 @@ class Training:
     """The loop over epochs of one split."""
 
     def __init__(self, task: Task, graphs: GraphSet) -> None:
+        self.began = time.perf_counter()
         self.task, self.recipe = task, task.recipe
         self.encoder = self._encoder(graphs)
         self.batcher = Batcher(graphs, self.encoder.encode(graphs), task.device)
@@ -158,7 +159,12 @@ class Training:
 
     def save(self) -> None:
         """Write a checkpoint."""
-        save_state(self.task.folder / CHECKPOINT, self.state)
+        save_state(self.task.folder / CHECKPOINT, self.state, self.seconds)
+
+    @property
+    def seconds(self) -> float:
+        """Spent on this split, by this training and those before it that it goes on from."""
+        return self.state.seconds + time.perf_counter() - self.began
 
     def test(self) -> tuple[dict[str, Any], np.ndarray]:
         """Restore the best weights and read the test graphs, once: metrics and probabilities [n, classes]."""
@@ -173,11 +179,10 @@ def train_split(
     """Train one split to the end, or go on from its checkpoint; the folder then holds weights, metrics and result."""
     task.folder.mkdir(parents=True, exist_ok=True)
     with flushed_denormals():
-        began = time.perf_counter()
-        _train_split(training(task, graphs), tell, began)
+        _train_split(training(task, graphs), tell)
 
 
-def _train_split(training: Training, tell: Tell, began: float) -> None:
+def _train_split(training: Training, tell: Tell) -> None:
     task = training.task
     log = Log(task.folder / METRICS)
     write_json(task.folder / "encoder.json", training.encoder.to_json())
@@ -191,5 +196,5 @@ def _train_split(training: Training, tell: Tell, began: float) -> None:
     state = training.state
     weights = sum(p.numel() for p in state.network.parameters())
     outcome = Outcome(weights, state.epoch, state.best_epoch, state.best_loss, metrics, probabilities)
-    finish_split(task, state.best, outcome, log, time.perf_counter() - began)
+    finish_split(task, state.best, outcome, log, training.seconds)
     tell(finished(task, state.epoch, state.best_loss, state.best_epoch))

@@ -75,4 +75,13 @@ def finished(task: Task, epochs: int, val_loss: float, best_epoch: int) -> Progr
 
 
 class Diverged(UserError):
-    """The loss became NaN or infinite."""
+    """The loss became NaN or infinite: in which epoch, of what, and where the best weights are, if they are kept."""
+
+    def __init__(self, epoch: int, what: str = "", kept: str = "") -> None:
+        super().__init__(epoch, what, kept)  # all of it, so that it comes whole from another process
+        self.epoch, self.what, self.kept = epoch, what, kept
+
+    def __str__(self) -> str:
+        """One line."""
+        said = f"the loss became NaN or infinite in epoch {self.epoch}"
+        return (f"{self.what}: " if self.what else "") + said + (f"; {self.kept}" if self.kept else "")

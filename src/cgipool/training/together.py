@@ -12,7 +12,7 @@ from cgipool.data.graphs import GraphSet
 from cgipool.errors import UserError
 from cgipool.files import write_json
 from cgipool.pool import method_named
-from cgipool.training.checkpoint import load_tensors, save_tensors
+from cgipool.training.checkpoint import header_of, load_tensors, save_tensors, seconds_of
 from cgipool.training.engine import HISTORY, Group
 from cgipool.training.initial import fit_encoder, initial_model
 from cgipool.training.log import Log
@@ -92,6 +92,8 @@ class Run:
         """Whether device, logs and `best` stand at the same epoch, so that a checkpoint would be whole."""
         self.best = {task.number: (math.inf, 0) for task in tasks}
         """By numbers of split and member, the lowest validation loss and the epoch of it."""
+        self.before = {task.number: 0.0 for task in tasks}
+        """The seconds until the checkpoint that each goes on from."""
         self.stopped: set[tuple[int, int]] = set()
         if (tasks[0].folder / CHECKPOINT).exists():
             self._resume()
@@ -177,18 +179,22 @@ class Run:
             outcome = Outcome(
                 self.group.stack.parameters, self.epoch_of(task), best_epoch, loss, metrics, probabilities[s]
             )
-            finish_split(task, self.group.best_of(s), outcome, _log(task), time.monotonic() - self.began)
+            finish_split(task, self.group.best_of(s), outcome, _log(task), self._seconds(task))
             self.tell(finished(task, outcome.epochs, loss, best_epoch))
 
     def epoch_of(self, task: Task) -> int:
         """The epoch after which a split stopped."""
         return min(self.recipe.epochs, self.best[task.number][1] + self.recipe.patience)
 
+    def _seconds(self, task: Task) -> float:
+        """Spent on a split, by this run and those before it."""
+        return self.before[task.number] + time.monotonic() - self.began
+
     def _save(self) -> None:
         """A checkpoint of each split, as the plain loop writes it."""
         for s, task in enumerate(self.group.tasks):
             loss, best_epoch = self.best[task.number]
-            header = {"epoch": str(self.epoch), "best_epoch": str(best_epoch), "best_loss": loss.hex()}
+            header = header_of(self.epoch, best_epoch, loss, self._seconds(task))
             save_tensors(task.folder / CHECKPOINT, self.group.state_of(s), header)
         self.saved = time.monotonic()
 
@@ -201,6 +207,7 @@ class Run:
             try:
                 self.epoch = int(header["epoch"])
                 self.best[task.number] = (float.fromhex(header["best_loss"]), int(header["best_epoch"]))
+                self.before[task.number] = seconds_of(header)
             except (KeyError, ValueError) as error:
                 raise UserError(f"{path} does not fit this training: {error}") from None
         try:

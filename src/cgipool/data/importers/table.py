@@ -15,6 +15,7 @@ import pyarrow.csv
 
 from cgipool.data.archive import first_line
 from cgipool.errors import UserError
+from cgipool.words import counted
 
 BLOCK = 1 << 22
 """Bytes read at a time; also the longest row that can be read."""
@@ -95,7 +96,7 @@ class Table:
         try:
             for number, row in enumerate(self._slowly(self.delimiter)):
                 if len(row) != len(self.columns):
-                    counts = f"{len(self.columns)} fields expected, {len(row)} found"
+                    counts = f"{counted(len(self.columns), 'field')} expected, {len(row)} found"
                     return UserError(f"{self.path}, row {number}: {counts}; text with a delimiter needs quotes")
         except UnicodeDecodeError:
             return UserError(f"{self.path} is not UTF-8 text")
