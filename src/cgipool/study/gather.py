@@ -82,9 +82,9 @@ class Legs:
         for leg in self.legs:  # one that was killed lasted until its last sign of life
             leg.setdefault("seconds", max(0.0, newest - leg["at"]))
 
-    def begin(self, started: str, versions: dict[str, str]) -> None:
-        """A run takes the cell in hand."""
-        self.legs.append({"started": started, "at": time.time(), "versions": versions})
+    def begin(self, started: str, versions: dict[str, str], commit: str | None) -> None:
+        """A run takes the cell in hand, with the code of a commit."""
+        self.legs.append({"started": started, "at": time.time(), "versions": versions, "commit": commit})
         write_json(self.path, self.legs)
 
     def end(self, seconds: float) -> None:

@@ -189,7 +189,7 @@ class Runner:
     def _train(self, cell: Cell, claim: Claim) -> str:
         began, self._why = time.monotonic(), None
         legs = Legs(self.store.work(cell.key))
-        legs.begin(now(), self._versions())
+        legs.begin(now(), self._versions(), self.commit)
         try:
             self._fit(cell, claim)
             legs.end(time.monotonic() - began)
