@@ -21,7 +21,7 @@ from cgipool.study.gather import split_rows
 from cgipool.training import checkpoint, metrics, run, split, together
 from cgipool.training.engine import Group
 from cgipool.training.ensemble import combine, member_folder, members_of
-from cgipool.training.recipe import PAPER
+from cgipool.training.recipe import PAPER, STRONG, Recipe
 from cgipool.training.split import train_split
 from cgipool.training.task import EVALUATION, INIT, ORDER, STEP, Diverged, Task, epoch_ids
 from cgipool.training.together import train_together
@@ -300,9 +300,9 @@ STOPPING = {"epochs": 12, "patience": 2, "lr": 0.02}
 """Members stop at different epochs."""
 
 
-def tasks_in(graphs: GraphSet, folder: Path, **settings: Any) -> list[Task]:
+def tasks_in(graphs: GraphSet, folder: Path, base: Recipe = PAPER, **settings: Any) -> list[Task]:
     """Two members of two splits each."""
-    recipe, drawn = PAPER.but(**TINY | settings), random_splits(graphs, seed=4, indices=range(2))
+    recipe, drawn = base.but(**TINY | settings), random_splits(graphs, seed=4, indices=range(2))
     each = [Task("cgi", recipe, s, 4, "cpu", run.split_folder(folder, s.index)) for s in drawn]
     return [member for task in each for member in members_of(task, 2)]
 
@@ -327,6 +327,18 @@ def test_together_is_alone(graphs: GraphSet, tmp_path: Path) -> None:
         epochs = [t.epoch for t in told if (t.split, t.member) == b.number and not t.done]
         assert epochs == list(range(1, one["epochs"] + 1))
     assert len(stopped) > 1, "the members should stop at different epochs"
+
+
+def test_together_is_alone_by_the_strong_recipe(graphs: GraphSet, tmp_path: Path) -> None:
+    """Batch norm's running values, averaged weights and a schedule are each member's own."""
+    alone, beside = (tasks_in(graphs, tmp_path / way, STRONG["molecules"], epochs=3) for way in ("alone", "together"))
+    for task in alone:
+        train_split(task, graphs, lambda progress: None)
+    train_together(beside, graphs, lambda progress: None)
+    found = [[np.load(task.folder / "probabilities.npy") for task in way] for way in (alone, beside)]
+    for p, q in zip(*found, strict=True):
+        np.testing.assert_allclose(p, q, rtol=2e-3, atol=2e-3)
+    assert np.abs(found[0][0] - found[0][1]).max() > 0.01, "members differ"
 
 
 @pytest.mark.parametrize("moment", ["told", "launched", "logged"])
