@@ -224,6 +224,15 @@ def gained(views: Views, view: View) -> str:
     )
 
 
+def ensembles(views: Views) -> str:
+    """What ten members give over one model by the same recipe, on the splits that both have."""
+    return _paired_table(
+        views["ensembles"],
+        lambda method, context: views["strong"].of(method, context),
+        "Ensembles of ten minus single models",
+    )
+
+
 def controls(views: Views) -> str:
     """How much every method of Table 1 adds over no pooling at all, on the same splits."""
     return _paired_table(
@@ -364,6 +373,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "duplicates": duplicates,
     "gained": gained,
     "controls": controls,
+    "ensembles": ensembles,
     "settings": settings,
     "sweep": sweep,
     "diagnostics": diagnostics,

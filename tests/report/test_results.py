@@ -28,7 +28,7 @@ def test_results_are_cells_of_the_studies_made_by_runs(store: Path) -> None:
     assert book.records.keys() <= wanted
     for record in book.records.values():
         assert key_of(record.cell) == record.key
-        assert [row["split"] for row in record.splits] == list(range(20))
+        assert [row["split"] for row in record.splits] == list(range(20 if record.cell["ensemble"] == 1 else 5))
         assert record.provenance["commit"]
         assert not record.provenance["commit"].endswith("+")
         assert record.provenance["command"].startswith("cgipool train")
@@ -86,6 +86,22 @@ def test_paired_differences_are_of_the_same_splits(tmp_path: Path) -> None:
     se = each.std(ddof=1) * np.sqrt(1 / 20 + one.record.test_to_train)
     found = dict(rows(results_tables.controls(views)))
     assert found == {"TopKPool": f"+{each.mean():.2f} ± {se:.2f} ▲", "CGIPool": "–"}
+
+
+def test_ensembles_are_paired_on_the_splits_that_both_have(tmp_path: Path) -> None:
+    """Five splits against twenty: two points more on each of the five, but three on one; whatever the others are."""
+    for name, splits in (("strong", 20), ("ensembles", 5)):
+        width = {"width": [64]} if splits == 5 else {}
+        add_study(tmp_path, name, {"method": ["cgi"], "dataset": ["NCI1"]} | width)
+        path = add_cell(tmp_path, {"method": "cgi", "dataset": "NCI1"} | ({"width": 64} if width else {}), 75.0)
+        record = json.loads(path.read_text())
+        record["splits"] = record["splits"][:splits]
+        for number, row in enumerate(record["splits"]):
+            row["test"]["accuracy"] = (70 + number + (2 + (number == 0)) * (splits == 5)) / 100
+        write(path, record)
+    views = results.read(tmp_path).studies
+    ((_, told),) = rows(results_tables.ensembles(views))
+    assert told.startswith("+2.20 ± ")
 
 
 def test_another_recipe_stands_beside_the_papers(tmp_path: Path) -> None:
