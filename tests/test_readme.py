@@ -1,4 +1,4 @@
-"""The README's Python examples run as they stand, and its commands exist."""
+"""The README's Python examples run as they stand; its commands and those of the documentation exist."""
 
 import re
 import subprocess
@@ -10,7 +10,8 @@ import torch
 
 from cgipool.cli import main
 
-README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
@@ -50,10 +51,15 @@ def test_released_example_runs(tmp_path, monkeypatch, tu_archive):
     assert torch.allclose(names["log_probabilities"].exp().sum(1), torch.ones(1500), atol=1e-4)
 
 
-def test_every_option_in_the_readme_is_an_option_of_its_command(capsys):
-    commands = [line.split("#")[0].split() for line in README.splitlines() if line.startswith("cgipool ")]
-    assert len(commands) >= 5
-    for command in commands:
+PAGES = [
+    path for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if "\ncgipool " in path.read_text()
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_every_option_of_a_page_is_an_option_of_its_command(page, capsys):
+    lines = page.read_text(encoding="utf-8").splitlines()
+    for command in (line.split("#")[0].split() for line in lines if line.startswith("cgipool ")):
         path = command[1:3] if command[1] in ("data", "study") else command[1:2]
         assert main([*path, "--help"]) == 0, capsys.readouterr().err
         said = capsys.readouterr().out

@@ -92,7 +92,8 @@ class FittedModel:
         return np.concatenate([np.empty((0, len(self.class_names))), *parts])
 
     def embed(self, graphs: GraphSet) -> NDArray[np.float32]:
-        """[G, M · width] the vector of each graph that the head reads, of each member."""
+        """[G, M · D] the vector of D numbers that the head reads of each graph, of each member: with the paper's
+        readouts D is twice the width."""
         parts = [
             torch.cat([answer.embedding for answer in answers], 1).cpu().numpy() for answers in self._answers(graphs)
         ]

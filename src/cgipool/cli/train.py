@@ -47,7 +47,11 @@ def train(
         ),
     ] = "cgi",
     recipe: Annotated[
-        str, typer.Option(help="All settings at once: paper, released or strong.", rich_help_panel=MODEL)
+        str,
+        typer.Option(
+            help="All settings at once: paper, released or strong. Defaults told below are the paper's.",
+            rich_help_panel=MODEL,
+        ),
     ] = "paper",
     splits: Annotated[
         int | None, typer.Option(min=1, help="How many random splits. Default: 1.", rich_help_panel=SPLITS)
