@@ -25,7 +25,7 @@ def scaffold_splits(molecules: Iterable[str] | GraphSet, *, seed: int, indices: 
     The sizes are as near ⌊0.8 N⌋, ⌊0.1 N⌋ and the rest as that allows: large scaffolds are drawn first, those of one
     molecule fill what is left, and no side is empty. Split i depends on (seed, i) and the molecules alone.
     """
-    group = _numbered(_scaffolds(molecules))
+    group = _numbered(scaffolds_of(molecules))
     n = len(group)
     if n < MIN_GRAPHS:
         raise UserError(f"there {are(n)} {counted(n, 'molecule')}; a split needs at least {MIN_GRAPHS}")
@@ -35,12 +35,8 @@ def scaffold_splits(molecules: Iterable[str] | GraphSet, *, seed: int, indices: 
     return [_draw(group, seed, index) for index in wanted]
 
 
-def scaffolds_of(molecules: Iterable[str] | GraphSet) -> list[str]:
+def scaffolds_of(molecules: Iterable[str] | GraphSet) -> Iterator[str]:
     """The scaffold of each molecule as canonical SMILES without stereo, empty for one without rings."""
-    return list(_scaffolds(molecules))
-
-
-def _scaffolds(molecules: Iterable[str] | GraphSet) -> Iterator[str]:
     found = _rebuilt(molecules) if isinstance(molecules, GraphSet) else _parsed(molecules)
     with rdBase.BlockLogs():
         for molecule in found:
