@@ -12,10 +12,9 @@ curves                         the axis to draw curves over; without it the stud
 import itertools
 import tomllib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import NoneType
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar
 
 from cgipool.data.catalogue import CATALOGUE, family_of
 from cgipool.data.splits import KINDS
@@ -24,11 +23,10 @@ from cgipool.pool import METHODS, method_named
 from cgipool.study import fingerprints
 from cgipool.study.cell import Cell, Protocol
 from cgipool.study.records import FORMAT
-from cgipool.training.recipe import Recipe, recipe_named
+from cgipool.training.recipe import SETTINGS, Recipe, recipe_named, value_of
 
 TEXTS = ("name", "title", "about", "source", "baseline", "curves")
 TABLES = ("protocol", "settings", "axes", "published")
-SETTINGS = [field.name for field in fields(Recipe) if field.name != "name"]
 AXES = ("method", "dataset", "recipe", "split_kind", *SETTINGS)
 
 Made = TypeVar("Made")
@@ -214,11 +212,6 @@ def recipe_of(given: dict[str, Any], family: str) -> Recipe:
     """The recipe that a file names, for a family of data sets, with the settings that it changes."""
     changes = {name: value_of(name, value) for name, value in given.items() if name != "recipe"}
     return recipe_named(given.get("recipe", "paper"), family).but(**changes)
-
-
-def value_of(name: str, value: Any) -> Any:
-    """A setting as a file has it: TOML cannot say none, so that "none" says it where a setting may have no value."""
-    return None if value == "none" and NoneType in get_args(get_type_hints(Recipe)[name]) else value
 
 
 def _check_published(published: dict[str, Any], axes: dict[str, list[Any]]) -> None:
