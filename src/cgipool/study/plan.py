@@ -11,7 +11,7 @@ curves                         the axis to draw curves over; without it the stud
 
 import itertools
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -89,15 +89,7 @@ def study_of(given: dict[str, Any], default_name: str = "study") -> Study:
     """A study from plain values."""
     if "space" in given:
         raise UserError("this is a search, which `cgipool study search` runs")
-    for name in given:
-        if name not in (*TEXTS, *TABLES):
-            raise unknown("key", name, (*TEXTS, *TABLES))
-    for name in TABLES:
-        if not isinstance(given.get(name, {}), dict):
-            raise UserError(f"{name} must be a table, [{name}]")
-    for name in TEXTS:
-        if not isinstance(given.get(name, ""), str):
-            raise UserError(f"{name} must be a text")
+    check_keys(given, TEXTS, TABLES)
     axes = _axes(given.get("axes", {}))
     cells = _cells(axes, protocol_of(given.get("protocol", {})), given.get("settings", {}), given.get("published", {}))
     curves, baseline = given.get("curves"), given.get("baseline")
@@ -112,6 +104,19 @@ def study_of(given: dict[str, Any], default_name: str = "study") -> Study:
         raise UserError("curves are drawn over a setting, not over methods or data sets")
     texts = (name, given.get("title", name), given.get("about", ""), given.get("source", ""))
     return Study(*texts, baseline, curves, axes, cells)
+
+
+def check_keys(given: dict[str, Any], texts: Sequence[str], tables: Sequence[str], others: Sequence[str] = ()) -> None:
+    """An error unless a file has these keys alone, and texts and tables where they are due."""
+    for name in given:
+        if name not in (*texts, *tables, *others):
+            raise unknown("key", name, (*texts, *tables, *others))
+    for name in tables:
+        if not isinstance(given.get(name, {}), dict):
+            raise UserError(f"{name} must be a table, [{name}]")
+    for name in texts:
+        if not isinstance(given.get(name, ""), str):
+            raise UserError(f"{name} must be a text")
 
 
 def check_name(name: str) -> str:
