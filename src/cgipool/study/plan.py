@@ -79,6 +79,8 @@ def read_toml(path: Path, make: Callable[[dict[str, Any], str], Made]) -> Made:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{path} is no TOML: {error}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is no TOML: it is not UTF-8 text") from None
     try:
         return make(given, path.stem)
     except UserError as error:
