@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,7 @@ def read_book(folder: Path) -> Book:
     for path, value in _files(folder / "cells", book):
         try:
             record = _record(value)
+            outdated = record.key != key_of(record.cell)
         except (KeyError, TypeError, ValueError) as error:
             book.problems.append(f"{path} is no cell of this format: {_said(error)}")
             continue
@@ -138,7 +140,7 @@ def read_book(folder: Path) -> Book:
         elif path.stem != record.key:
             book.problems.append(f"{path} differs from {record.key}.json, which is shown: two results of one cell")
         else:
-            if record.key != key_of(record.cell):
+            if outdated:
                 book.problems.append(f"{path} was made by another version, whose results may differ")
             book.records[record.key] = record
     for path, value in _files(folder / "failed", book):
@@ -177,20 +179,40 @@ def _expect_format(value: Any) -> None:
 
 def _record(value: Any) -> Record:
     _expect_format(value)
-    record = Record(value["key"], value["cell"], value["splits"], value["provenance"])
-    if not isinstance(record.cell, dict):
-        raise ValueError("its settings are no table")
+    record = Record(*_parts(value, key=str, cell=dict, splits=list, provenance=dict))
+    _parts({"versions": {}} | record.provenance, versions=dict)
     if not record.splits:
         raise ValueError("it has no splits")
     for row in record.splits:
-        float(row["test"]["accuracy"]), row["graphs"]["test"], row["graphs"]["train"], row["split"]
+        float(row["test"]["accuracy"])
+        _parts(row, split=int)
+        _parts(row["graphs"], train=int, test=int)
     return record
 
 
 def _study(value: Any) -> StudyRecord:
     _expect_format(value)
-    cells = [
-        Wanted(c["key"], c["at"], None if c.get("published") is None else tuple(c["published"])) for c in value["cells"]
-    ]
-    parts = {name: value[name] for name in ("name", "title", "about", "source", "axes", "titles", "curves", "baseline")}
-    return StudyRecord(**parts, cells=cells)
+    texts = _parts(value, name=str, title=str, about=str, source=str)
+    axes, titles, curves, baseline = _parts(
+        value, axes=dict, titles=dict, curves=(str, NoneType), baseline=(str, NoneType)
+    )
+    _parts(axes, **dict.fromkeys(axes, list))
+    _parts(titles, **dict.fromkeys(titles, dict))
+    return StudyRecord(*texts, axes, titles, curves, baseline, list(map(_wanted, value["cells"])))
+
+
+def _wanted(value: Any) -> Wanted:
+    key, at = _parts(value, key=str, at=dict)
+    if value.get("published") is None:
+        return Wanted(key, at)
+    mean, spread = value["published"]
+    _parts({"mean": mean, "spread": spread}, mean=(int, float), spread=(int, float, NoneType))
+    return Wanted(key, at, (mean, spread))
+
+
+def _parts(value: dict[str, Any], /, **kinds: Any) -> list[Any]:
+    """What stands under these names, in their order; an error unless each is of its kind."""
+    for name, kind in kinds.items():
+        if not isinstance(value[name], kind):
+            raise ValueError(f"its {name} is of another kind, {type(value[name]).__name__}")
+    return [value[name] for name in kinds]
