@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cgipool.errors import UserError
+from cgipool.files import names_a_file
 from cgipool.study.records import StudyRecord, Wanted
 
 
@@ -82,7 +83,7 @@ def _several(study: StudyRecord, axes: list[str]) -> list[str]:
 def check_study(study: StudyRecord) -> None:
     """Refuse a study that cannot be shown, saying why."""
     refused = f"the study {study.name!r} is not shown:"
-    if not study.name[:1].isalnum() or not all(c.isalnum() or c in "._-" for c in study.name):
+    if not names_a_file(study.name):
         raise UserError(f"{refused} its name is no name of a file")
     if len(study.axes) < 2:
         raise UserError(f"{refused} it needs two axes, rows and columns")

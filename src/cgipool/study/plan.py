@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from cgipool.data.catalogue import CATALOGUE, family_of
 from cgipool.data.splits import KINDS
 from cgipool.errors import UserError, unknown
+from cgipool.files import names_a_file
 from cgipool.pool import METHODS, method_named
 from cgipool.study import fingerprints
 from cgipool.study.cell import Cell, Protocol
@@ -123,7 +124,7 @@ def check_keys(given: dict[str, Any], texts: Sequence[str], tables: Sequence[str
 
 def check_name(name: str) -> str:
     """The name, unless no file can be named after it."""
-    if not name[:1].isalnum() or not all(c.isalnum() or c in "._-" for c in name):
+    if not names_a_file(name):
         raise UserError(f"the name {name!r} must be letters, digits, '.', '_' and '-', as files are named after it")
     return name
 
