@@ -55,7 +55,7 @@ def fetch_line(datasets: Iterable[str]) -> str:
 def status_lines(book: "Book", claims: "Claims") -> Iterator[Table | str]:
     """Each study in a row, then who is at work, failures with reasons, and problems of the store."""
     table = plain_table("study", "cells", "done", "failed", "at work", "missing")
-    wanted = {cell.key: (study, cell) for study in book.studies for cell in study.cells}
+    wanted = {cell.key: cell for study in book.studies for cell in study.cells}
     holders = {key: claims.holder(key) for key in wanted if key not in book.records}
     for study in book.studies:
         keys = {cell.key for cell in study.cells}
@@ -67,14 +67,10 @@ def status_lines(book: "Book", claims: "Claims") -> Iterator[Table | str]:
     for key, holder in holders.items():
         if holder is not None:
             state = "looks dead" if holder.expired else f"seen {holder.age:.0f} s ago"
-            yield f"at work: {_place(wanted[key][1].at)}: {holder.host}, process {holder.pid}, {state}"
+            yield f"at work: {wanted[key].name}: {holder.host}, process {holder.pid}, {state}"
     for key, reason in book.failed.items():
         if key not in book.records:
-            name = _place(wanted[key][1].at) if key in wanted else key
+            name = wanted[key].name if key in wanted else key
             yield f"failed: {name}: {reason} (--retry-failed tries again; the log is in failed/{key}.json)"
     for problem in book.problems:
         yield f"problem: {problem}"
-
-
-def _place(at: dict) -> str:
-    return ",".join(f"{axis}={value}" for axis, value in at.items())

@@ -36,6 +36,11 @@ def key_of(cell: dict[str, Any]) -> str:
     return hashlib.sha256(plain.encode()).hexdigest()[:20]
 
 
+def place_in_words(at: dict[str, Any]) -> str:
+    """A place on the axes of a study: method=cgi,dataset=NCI1."""
+    return ",".join(f"{axis}={value}" for axis, value in at.items())
+
+
 @dataclass(frozen=True)
 class Record:
     """A finished cell."""
@@ -50,14 +55,13 @@ class Record:
     provenance: dict[str, Any]
     """command, versions, commit, device, precision, started, finished, seconds, data and splits (hashes)."""
 
-    def metric(self, name: str = "accuracy") -> dict[int, float]:
-        """One value per split, by the split's number; splits without a value are left out."""
-        pairs = ((row["split"], row["test"].get(name)) for row in self.splits)
-        return {split: float(value) for split, value in pairs if value is not None}
+    def accuracies(self) -> dict[int, float]:
+        """One test accuracy per split, a share, by the split's number."""
+        return {row["split"]: float(row["test"]["accuracy"]) for row in self.splits}
 
     def percent(self) -> NDArray[np.float64]:
         """[splits] test accuracies in percent, by number of split."""
-        values = self.metric()
+        values = self.accuracies()
         return np.array([100.0 * values[split] for split in sorted(values)])
 
     @property
@@ -80,6 +84,11 @@ class Wanted:
     """Its value on each axis of the study: method, dataset and whatever else varies."""
     published: tuple[float, float | None] | None = None
     """The paper's mean and its ±, in percent, if it prints them."""
+
+    @property
+    def name(self) -> str:
+        """Its place in words."""
+        return place_in_words(self.at)
 
 
 @dataclass(frozen=True)
