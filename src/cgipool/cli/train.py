@@ -9,6 +9,7 @@ import typer
 
 from cgipool.cli.errors import exclude
 from cgipool.cli.launched import check_launch, spoken_once
+from cgipool.cli.options import DATA
 from cgipool.cli.train_splits import draw_splits, train_alone, train_by_all
 from cgipool.errors import UserError
 
@@ -34,10 +35,7 @@ def parse_ratio(text: str) -> float | int:
 
 @spoken_once
 def train(
-    data: Annotated[
-        str,
-        typer.Argument(metavar="NAME|PATH", help="A name of `cgipool data list`, a TU archive or folder, a saved set."),
-    ] = "motifs",
+    data: DATA = "motifs",
     method: Annotated[
         str,
         typer.Option(
