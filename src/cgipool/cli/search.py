@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -95,17 +95,13 @@ def _train(
     from cgipool.cli.study_progress import watching
     from cgipool.study.estimate import Estimate
     from cgipool.study.records import validation_accuracy
-    from cgipool.study.run import Runner, Stop
-    from cgipool.study.spread import run_spread
+    from cgipool.study.spread import run_on
 
     estimate = Estimate(store, cells, devices[0])
-    options: dict[str, Any] = {"retry_before": retry_before}
     try:
         with watching(cells, store, estimate, len(devices)) as watcher:
             watcher.accuracy = validation_accuracy
             watcher.print(f"{rung}: {counted(len(cells), 'cell')}")
-            if len(devices) > 1:
-                return run_spread(cells, store.folder, devices, minutes=minutes, watcher=watcher, **options)
-            return Runner(store, devices[0], stop=Stop(minutes), watcher=watcher, **options).run(cells)
+            return run_on(cells, store, devices, minutes, watcher, retry_before=retry_before)
     except KeyboardInterrupt:
         raise Interrupted(f"stopped; the same command goes on from {store.folder}") from None

@@ -85,8 +85,8 @@ def run_cells(
     """Run cells with progress on stderr; `on` says which Ray, if any."""
     from cgipool.cli.study_progress import watching
     from cgipool.study.estimate import Estimate
-    from cgipool.study.run import Runner, Stop
-    from cgipool.study.spread import run_spread
+    from cgipool.study.run import Stop
+    from cgipool.study.spread import run_on
     from cgipool.study.store import Store, now
     from cgipool.training.run import check_device
 
@@ -110,9 +110,7 @@ def run_cells(
                 return RayRunner(store, device, stop=Stop(limit), watcher=watcher, **options).run(cells)
         devices *= at_once
         with watching(cells, store, estimate, len(devices)) as watcher:
-            if len(devices) > 1:
-                return run_spread(cells, folder, devices, minutes=limit, watcher=watcher, **options)
-            return Runner(store, devices[0], stop=Stop(limit), watcher=watcher, **options).run(cells)
+            return run_on(cells, store, devices, limit, watcher, **options)
     except KeyboardInterrupt:
         raise Interrupted(f"stopped; the same command goes on from {folder}") from None
 
