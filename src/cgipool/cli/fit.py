@@ -39,9 +39,9 @@ def fit(
     from cgipool.data.importers import featurizer_of
     from cgipool.files import writable
     from cgipool.fitted import fit as fit_model
-    from cgipool.training.recipe import parse_setting, recipe_named
+    from cgipool.training.recipe import parse_settings, recipe_named
 
-    settings = dict(map(parse_setting, changes or []))
+    settings = parse_settings(changes or [])
     recipe_named(recipe).but(**settings)  # what is wrong with them is told before the data is read
     writable(out)
     with downloading() as progress:

@@ -234,11 +234,10 @@ def train(
 
 def _recipe(name: str, settings: dict[str, Any], changes: list[str], family: str = "molecules") -> "Recipe":
     """The recipe of this name for a family of data sets, with the settings that are not None and those of --set."""
-    from cgipool.training.recipe import parse_setting, recipe_named
+    from cgipool.training.recipe import parse_settings, recipe_named
 
     asked = {setting: value for setting, value in settings.items() if value is not None}
-    for setting, value in map(parse_setting, changes):
-        if setting in asked:
-            raise UserError(f"{setting} is given twice")
-        asked[setting] = value
-    return recipe_named(name, family).but(**asked)
+    further = parse_settings(changes)
+    if twice := sorted(asked.keys() & further.keys()):
+        raise UserError(f"{twice[0]} is given twice")
+    return recipe_named(name, family).but(**asked, **further)

@@ -5,6 +5,7 @@
 
 import math
 import tomllib
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from types import NoneType
 from typing import Any, get_args, get_type_hints
@@ -223,6 +224,16 @@ def parse_setting(text: str) -> tuple[str, Any]:
         return name, tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         return name, value
+
+
+def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
+    """The values by name; a setting that is given twice is an error."""
+    settings: dict[str, Any] = {}
+    for name, value in map(parse_setting, texts):
+        if name in settings:
+            raise UserError(f"{name} is given twice")
+        settings[name] = value
+    return settings
 
 
 def value_of(name: str, value: Any) -> Any:
