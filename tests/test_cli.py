@@ -63,6 +63,15 @@ def started(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=120)
 
 
+def test_an_output_that_lacks_a_character_gets_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    done = started("-m", "cgipool", "methods")
+    assert done.returncode == 0, done.stderr
+    assert "CGIPool" in done.stdout
+    done = started("-c", "from cgipool.cli import app, main; app.command('say')(lambda: print('α')); main(['say'])")
+    assert (done.stdout, done.stderr) == ("\\u03b1\n", "")
+
+
 def test_version_and_help_do_not_wait_for_torch() -> None:
     done = started("-m", "cgipool", "--version")
     assert (done.stdout, done.stderr, done.returncode) == (f"cgipool {__version__}\n", "", 0)
