@@ -16,7 +16,7 @@ from cgipool.study.run import Outcome, Runner, Stop, Watcher
 from cgipool.study.sharing import shared
 from cgipool.study.store import Store
 from cgipool.training.run import end_with_parent
-from cgipool.training.split import Progress
+from cgipool.training.task import Progress
 
 LOOK_SECONDS = 0.5
 """How often it is asked whether the processes still live."""
