@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cgipool.data.graphs import GraphSet
 from cgipool.data.importers.chem import Chem, MurckoScaffold, rdBase
-from cgipool.data.molecules import ATOM, BOND, NotAMoleculeError, parse_smiles
+from cgipool.data.molecules import ATOM, BOND, NotAMoleculeError, parse_smiles, rebuilt
 from cgipool.data.splits import MIN_GRAPHS, Split, generator_of, side_of_class, sizes_of
 from cgipool.errors import UserError
 from cgipool.words import are, counted
@@ -85,34 +85,10 @@ def _rebuilt(graphs: GraphSet) -> "Iterable[Chem.Mol]":
 
 
 def _molecule(graphs: GraphSet, g: int) -> "Chem.Mol":
-    assert graphs.category is not None
-    assert graphs.edge_category is not None
-    start, stop = map(int, graphs.node_ptr[g : g + 2])
-    first, last = map(int, graphs.edge_ptr[[start, stop]])
-    built = Chem.RWMol()
     try:
-        for codes in graphs.category[start:stop]:
-            values = {key: graphs.category_names[j][codes[j]] for j, key in enumerate(ATOM)}
-            built.AddAtom(_atom(values))
-        source = np.repeat(np.arange(stop - start), graphs.degree[start:stop])
-        for p, step, codes in zip(source, graphs.edge_disp[first:last], graphs.edge_category[first:last], strict=True):
-            if step > 0:
-                built.AddBond(int(p), int(p + step), _bond(graphs.edge_category_names[0][codes[0]]))
+        built = rebuilt(graphs, g)
         Chem.SanitizeMol(built)
     except (KeyError, ValueError, RuntimeError):
         raise UserError(f"graph {g} of {graphs.name} cannot be put back as a molecule; give the SMILES") from None
     # Hydrogens that are fixed would leave holes where side chains are cut off; those of a SMILES grow back.
     return parse_smiles(Chem.MolToSmiles(built))
-
-
-def _atom(values: dict[str, str]) -> "Chem.Atom":
-    atom = Chem.Atom(values["element"])
-    atom.SetFormalCharge(int(values["charge"]))
-    atom.SetNumExplicitHs(int(values["hydrogens"]))
-    atom.SetNoImplicit(True)
-    atom.SetIsAromatic(values["aromatic"] == "yes")
-    return atom
-
-
-def _bond(kind: str) -> "Chem.BondType":
-    return Chem.BondType.names[kind.upper()]
