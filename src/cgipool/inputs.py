@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from cgipool.data.graphs import GraphSet, Names
+from cgipool.data.graphs import GraphSet
+from cgipool.data.names import Names
 from cgipool.errors import UserError
 from cgipool.words import counted
 
