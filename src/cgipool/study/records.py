@@ -201,13 +201,13 @@ def _record(value: Any) -> Record:
 
 def _study(value: Any) -> StudyRecord:
     _expect_format(value)
-    texts = _parts(value, name=str, title=str, about=str, source=str)
+    name, title, about, source = _parts(value, name=str, title=str, about=str, source=str)
     axes, titles, curves, baseline = _parts(
         value, axes=dict, titles=dict, curves=(str, NoneType), baseline=(str, NoneType)
     )
     _parts(axes, **dict.fromkeys(axes, list))
     _parts(titles, **dict.fromkeys(titles, dict))
-    return StudyRecord(*texts, axes, titles, curves, baseline, list(map(_wanted, value["cells"])))
+    return StudyRecord(name, title, about, source, axes, titles, curves, baseline, list(map(_wanted, value["cells"])))
 
 
 def _wanted(value: Any) -> Wanted:
