@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from cgipool.cli.data import ELSEWHERE
 from cgipool.cli.tables import plain_table
 from cgipool.study.estimate import Estimate, in_words
 from cgipool.words import counted
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from cgipool.study.plan import Study
     from cgipool.study.records import Book
     from cgipool.study.store import Store
-
-
-BUILT_IN = ("motifs", "solubility")
 
 
 def plan_lines(
@@ -48,7 +46,7 @@ def fetch_line(datasets: Iterable[str]) -> str:
     """Which data sets must be fetched beforehand, and how."""
     from cgipool.data.sources import find
 
-    missing = [name for name in dict.fromkeys(datasets) if name not in BUILT_IN and find(name) is None]
+    missing = [name for name in dict.fromkeys(datasets) if name not in ELSEWHERE and find(name) is None]
     return f"fetch beforehand: cgipool data fetch {' '.join(missing)}" if missing else "all data sets are at hand"
 
 
