@@ -262,6 +262,10 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
     "absolute": (lambda path: write_archive(path, {"/X/X_A.txt": "1, 2\n"}), "/X/X_A.txt"),
     "empty": (lambda path: write_archive(path, A="", graph_indicator="", graph_labels=""), "empty"),
     "one class": (lambda path: write_archive(path, graph_labels="1\n" * 12), "X has graphs of one class only"),
+    "no nodes": (
+        lambda path: write_archive(path, A="", graph_indicator="", node_labels=None, node_attributes=None),
+        "X has not a single node",
+    ),
     "few graphs": (
         lambda path: write_archive(path, A="1, 2\n2, 1\n", graph_indicator="1\n1\n2\n", graph_labels="0\n1\n"),
         "X has 2 graphs; at least 10 are needed",
