@@ -63,6 +63,15 @@ def started(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=120)
 
 
+def test_an_output_that_lacks_a_character_gets_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    done = started("-m", "cgipool", "methods")
+    assert done.returncode == 0, done.stderr
+    assert "CGIPool" in done.stdout
+    done = started("-c", "from cgipool.cli import app, main; app.command('say')(lambda: print('α')); main(['say'])")
+    assert (done.stdout, done.stderr) == ("\\u03b1\n", "")
+
+
 def test_version_and_help_do_not_wait_for_torch() -> None:
     done = started("-m", "cgipool", "--version")
     assert (done.stdout, done.stderr, done.returncode) == (f"cgipool {__version__}\n", "", 0)
@@ -253,6 +262,10 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
     "absolute": (lambda path: write_archive(path, {"/X/X_A.txt": "1, 2\n"}), "/X/X_A.txt"),
     "empty": (lambda path: write_archive(path, A="", graph_indicator="", graph_labels=""), "empty"),
     "one class": (lambda path: write_archive(path, graph_labels="1\n" * 12), "X has graphs of one class only"),
+    "no nodes": (
+        lambda path: write_archive(path, A="", graph_indicator="", node_labels=None, node_attributes=None),
+        "X has not a single node",
+    ),
     "few graphs": (
         lambda path: write_archive(path, A="1, 2\n2, 1\n", graph_indicator="1\n1\n2\n", graph_labels="0\n1\n"),
         "X has 2 graphs; at least 10 are needed",

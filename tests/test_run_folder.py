@@ -438,6 +438,22 @@ def test_files_are_as_readable_as_the_user_wants(graphs: GraphSet, tmp_path: Pat
     assert set(modes.values()) == {0o640}, modes
 
 
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("run.json", "[]", "run.json is damaged: it has no recipe"),
+        ("run.json", "{}", "run.json is damaged: it has no recipe"),
+        ("split-000/result.json", "[]", "result.json is damaged: it has no epochs"),
+        ("split-000/result.json", '{"epochs": 1}', "result.json is damaged: it has no val_loss"),
+    ],
+)
+def test_a_damaged_note_is_named(graphs: GraphSet, tmp_path: Path, file: str, content: str, said: str) -> None:
+    run.train(graphs, out=tmp_path, **TINY)
+    (tmp_path / file).write_text(content)
+    with pytest.raises(UserError, match=said):
+        run.train(graphs, out=tmp_path, resume=True, **TINY)
+
+
 def test_a_damaged_log_is_named(graphs: GraphSet, tmp_path: Path) -> None:
     log = split.Log(tmp_path / "metrics.jsonl")
     log.append({"epoch": 1, "mi": [math.inf, 0.5], "seconds": math.nan})

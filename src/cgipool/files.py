@@ -36,6 +36,11 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
             temporary.unlink(missing_ok=True)
 
 
+def names_a_file(name: str) -> bool:
+    """Whether files can be named so, on any system and in any command line: letters, digits, '.', '_' and '-'."""
+    return name[:1].isalnum() and all(c.isalnum() or c in "._-" for c in name)
+
+
 def writable(path: Path) -> None:
     """An error unless a file can be written there: told before hours of work, not after."""
     if path.is_dir():

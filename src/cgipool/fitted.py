@@ -20,7 +20,8 @@ from torch import Tensor
 
 from cgipool.data.batch import Batch, Batcher
 from cgipool.data.features import Encoder
-from cgipool.data.graphs import GraphSet, Names
+from cgipool.data.graphs import GraphSet
+from cgipool.data.names import Names
 from cgipool.data.splits import Split, check_graphs, holdout
 from cgipool.errors import UserError
 from cgipool.files import read_json

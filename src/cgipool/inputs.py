@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from cgipool.data.graphs import GraphSet, Names
+from cgipool.data.graphs import GraphSet
+from cgipool.data.names import Names
 from cgipool.errors import UserError
 from cgipool.words import counted
 
 KINDS = "a GraphSet, or a list of PyG data, NetworkX graphs or SMILES"
 
 
-def to_graphset(x: Any, name: str = "graphs", featurize: Callable[[Sequence[str]], GraphSet] | None = None) -> GraphSet:
+def to_graphset(x: Any, featurize: Callable[[Sequence[str]], GraphSet] | None = None) -> GraphSet:
     """The graphs of x, which is one of `KINDS`; what class they have of themselves, if any, means nothing.
 
     `featurize` makes graphs of SMILES.
@@ -32,11 +33,11 @@ def to_graphset(x: Any, name: str = "graphs", featurize: Callable[[Sequence[str]
         raise UserError(f"graphs must be of one kind, not {' and '.join(sorted(map(str, kinds)))}")
     kind = kinds.pop()
     if kind == "GraphSet":
-        return GraphSet.join(items, name)
+        return GraphSet.join(items, "graphs")
     if kind == "PyG data":
-        return GraphSet.from_pyg([_classless_pyg(item) for item in items], name)
+        return GraphSet.from_pyg([_classless_pyg(item) for item in items], "graphs")
     if kind == "NetworkX":
-        return GraphSet.from_networkx([_classless_networkx(item) for item in items], name)
+        return GraphSet.from_networkx([_classless_networkx(item) for item in items], "graphs")
     if kind == "SMILES":
         if featurize is None:
             raise UserError("this model was not trained on SMILES, so it cannot read them")

@@ -89,6 +89,8 @@ GOOD = Data(edge_index=EDGE, x=torch.ones(2, 3), y=torch.tensor([0]))
         ({"attributes": torch.ones(2, 1)}, "graph 1: 'x' and another key both hold attributes"),
         ({"edge_weight": torch.ones(2)}, "graphs 0 and 1 differ: 0 and 1 columns of edge_weight"),
         ({"num_nodes": 3}, "graph 1: attributes has 2 rows where 3 are due"),
+        ({"num_nodes": -1}, "graph 1: num_nodes must be a whole number from 0"),
+        ({"num_nodes": "two"}, "graph 1: num_nodes must be a whole number from 0"),
         ({"x": None}, "graph 1: neither num_nodes nor a node column says how many nodes it has"),
         ({"edge_index": EDGE + 1}, "graph 1: edge_index goes from 1 to 2; it has 2 nodes"),
         ({"edge_index": EDGE.float()}, "graph 1: edge_index must be whole numbers of shape [2, E]"),

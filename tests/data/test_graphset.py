@@ -187,6 +187,8 @@ def damage(folder: Path, what: str) -> None:
         index["arrays"]["../../y"] = index["arrays"]["y"]
     elif what == "keys":
         del index["name"]
+    elif what == "counts":
+        index["dropped"] = {"self-loops": "many"}
     (folder / "graphset.json").write_text("{" if what == "json" else json.dumps(index))
     if what == "missing":
         (folder / "edge_disp.npy").unlink()
@@ -209,6 +211,7 @@ def damage(folder: Path, what: str) -> None:
         ("unlisted", "graphset.json does not list y"),
         ("strange", "graphset.json lists '../../y', which is no part of a GraphSet"),
         ("keys", "graphset.json is damaged: KeyError('name')"),
+        ("counts", "graphset.json is damaged: ValueError("),
         ("json", "graphset.json is damaged: it is not JSON"),
         ("missing", "edge_disp.npy: No such file or directory"),
         ("shape", "edge_disp.npy holds int32[2], graphset.json says int32[6]"),

@@ -230,6 +230,11 @@ def test_faults_of_graphml(tmp_path: Path) -> None:
     for text in ("<graphml><graph>", "plain text", "<html/>"):
         (path / "g1.graphml").write_text(text)
         assert "g1.graphml " in refused(path)
+    heavy = coloured(2)
+    nx.set_edge_attributes(heavy, "heavy", "weight")
+    for name in ("g0", "g1"):
+        nx.write_graphml(heavy, path / f"{name}.graphml")
+    assert refused(path) == "graph 'g0': key 'weight' must hold numbers, not 'heavy'"
 
 
 DATA = [
@@ -282,6 +287,7 @@ def test_faults_of_pyg_files(tmp_path: Path) -> None:
     path = tmp_path / "mine.pt"
     for held, message in (
         ([], "neither a list of dicts nor columns with slices"),
+        ([{1: torch.ones(2)}], "neither a list of dicts nor columns with slices"),
         ({"x": torch.ones(2)}, "neither a list of dicts nor columns with slices"),
         ([{"x": torch.ones(2, 1), "y": torch.tensor([0.5])}], "graph 0: y must be one whole number"),
         (({"x": torch.ones(2, 1)}, {"x": torch.tensor([0, 5])}), "its slices do not fit its columns"),
@@ -291,7 +297,7 @@ def test_faults_of_pyg_files(tmp_path: Path) -> None:
         said = refused(path)
         assert said.startswith(f"{path}: ")
         assert message in said
-    for content in (b"", b"nothing of the kind", pickle.dumps([1])):
+    for content in (b"", b"abc", b"nothing of the kind", b"smiles,label\n", pickle.dumps([1])):
         path.write_bytes(content)
         assert refused(path).startswith(f"{path}: ")
 

@@ -196,6 +196,45 @@ def test_a_study_that_cannot_be_shown_is_refused(tmp_path: Path, change: dict, w
         check_study(read_book(tmp_path).studies[0])
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": 3}, {"title": None}, {"axes": []}, {"axes": {"method": 3, "dataset": []}}, {"titles": None},
+        {"titles": {"method": None}}, {"curves": []}, {"baseline": ["cgi"]}, {"cells": [None]},
+        {"cells": [{"key": ["k"], "at": {}}]}, {"cells": [{"key": "k", "at": None}]},
+        {"cells": [{"key": "k", "at": {}, "published": ["80", 1]}]},
+        {"cells": [{"key": "k", "at": {}, "published": [80]}]},
+    ],
+)  # fmt: skip
+def test_a_file_that_is_no_study_is_told_and_left_out(tmp_path: Path, change: dict):
+    for name in ("odd", "sound"):
+        add_study(tmp_path, name, {"method": ["cgi"], "dataset": ["NCI1"]})
+    path = tmp_path / "studies" / "odd.json"
+    write(path, json.loads(path.read_text()) | change)
+    book = read_book(tmp_path)
+    assert [study.name for study in book.studies] == ["sound"]
+    assert len(book.problems) == 1
+    assert "odd.json is no study of this format" in book.problems[0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"key": 3}, {"cell": []}, {"cell": {"lr": math.nan}}, {"provenance": None}, {"provenance": {"versions": None}},
+        {"splits": {}}, {"splits": [3]},
+        {"splits": [{"split": [1], "test": {"accuracy": 1}, "graphs": {"train": 8, "test": 1}}]},
+        {"splits": [{"split": 1, "test": {"accuracy": 1}, "graphs": {"train": "8", "test": 1}}]},
+    ],
+)  # fmt: skip
+def test_a_file_that_is_no_cell_is_told_and_left_out(tmp_path: Path, change: dict):
+    sound, odd = (add_cell(tmp_path, {"method": "cgi", "dataset": name}, 80.0) for name in ("NCI1", "COLLAB"))
+    odd.write_text(json.dumps(json.loads(odd.read_text()) | change))
+    book = read_book(tmp_path)
+    assert list(book.records) == [sound.stem]
+    assert len(book.problems) == 1
+    assert f"{odd.name} is no cell of this format" in book.problems[0]
+
+
 def test_a_cell_of_another_version_is_known_as_such(tmp_path: Path):
     at = {"method": "cgi", "dataset": "NCI1"}
     add_study(tmp_path, "small", {"method": ["cgi"], "dataset": ["NCI1"]})

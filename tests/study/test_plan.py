@@ -128,6 +128,9 @@ def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
     path.write_text("axes = [")
     with pytest.raises(UserError, match=r"odd\.toml is no TOML"):
         read_study(path)
+    path.write_bytes('title = "é"'.encode("latin-1"))
+    with pytest.raises(UserError, match=r"odd\.toml is no TOML: it is not UTF-8 text"):
+        read_study(path)
     with pytest.raises(UserError, match=r"cannot read .*none\.toml"):
         read_study(tmp_path / "none.toml")
 

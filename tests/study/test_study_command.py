@@ -175,6 +175,9 @@ def test_compare_on_scaffold_splits(
         (("compare", "motifs", "--methods", "cgy"), "unknown method 'cgy'"),
         (("train", "motifs", "--set", "width"), "not of the form NAME=VALUE"),
         (("train", "motifs", "--width", "8", "--set", "width=9"), "width is given twice"),
+        (("train", "motifs", "--set", "width=8", "--set", "width=9"), "width is given twice"),
+        (("fit", "motifs", "--set", "width=8", "--set", "width=9"), "width is given twice"),
+        (("compare", "motifs", "--set", "width=8", "--set", "width=9"), "width is given twice"),
     ],
 )
 def test_errors_are_one_line(words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture) -> None:

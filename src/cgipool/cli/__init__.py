@@ -1,6 +1,7 @@
 """The command line. A command parses, calls one function and prints; torch is imported inside it, not before."""
 
 import inspect
+import io
 import sys
 from typing import Annotated
 
@@ -69,6 +70,8 @@ def _start(
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command line (by default the process's own); the exit code. An error is one line on stderr."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a character that it does not have must not cost the result
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = int(app(args=arguments, prog_name="cgipool", standalone_mode=False) or 0)
         line = "stopped" if code == 130 else None  # how typer reports Ctrl-C

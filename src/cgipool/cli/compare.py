@@ -5,14 +5,12 @@ from typing import Annotated
 
 import typer
 
+from cgipool.cli.options import CHANGES, DATA, JOBS, LIMIT, RECIPE, RETRY_FAILED
 from cgipool.errors import UserError
 
 
 def compare(
-    data: Annotated[
-        str,
-        typer.Argument(metavar="NAME|PATH", help="A name of `cgipool data list`, a TU archive or folder, a saved set."),
-    ],
+    data: DATA,
     methods: Annotated[
         str,
         typer.Option(
@@ -21,32 +19,21 @@ def compare(
             show_default=False,
         ),
     ] = "set2set,dgcnn,diffpool,topk,sag,asap,vip,cgi,none,majority",
-    recipe: Annotated[str, typer.Option(help="All settings at once: paper, released or strong.")] = "paper",
+    recipe: RECIPE = "paper",
     splits: Annotated[int, typer.Option(min=1, help="How many random splits.")] = 20,
     split_kind: Annotated[
         str, typer.Option(help="random, stratified, distinct, or scaffold for molecules.")
     ] = "random",
     seed: Annotated[int, typer.Option(min=0, help="Of splits, weights and all draws.")] = 0,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="A setting of the recipe, such as epochs=100; a wrong name lists them. May be repeated.",
-        ),
-    ] = None,
+    changes: CHANGES = None,
     store: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The folder that keeps results. Default: runs/compare-NAME.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The folder of the report. Default: STORE/report.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, or several: cuda:0,cuda:1.")] = "cpu",
-    jobs: Annotated[int, typer.Option(min=1, help="On a CPU, splits trained at a time, one thread each.")] = 1,
-    limit: Annotated[
-        float | None, typer.Option(min=0, metavar="MINUTES", help="Stop after so long; the same command goes on.")
-    ] = None,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Try again what failed before; otherwise it is skipped.")
-    ] = False,
+    jobs: JOBS = 1,
+    limit: LIMIT = None,
+    retry_failed: RETRY_FAILED = False,
 ) -> None:
     """Compare pooling methods on your own data set: the paper's protocol, its statistics, and a page to look at.
 

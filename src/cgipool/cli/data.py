@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cgipool.cli.options import AS_JSON
 from cgipool.errors import unknown
 from cgipool.words import counted
 
@@ -46,7 +47,7 @@ def info(
     data: Annotated[
         str, typer.Argument(metavar="NAME|PATH", help="A name of `data list`, a TU archive or folder, a saved set.")
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else, on stdout.")] = False,
+    as_json: AS_JSON = False,
 ) -> None:
     """Describe a data set: counts, classes, columns, what was dropped, duplicates."""
     from cgipool.cli.progress import downloading
@@ -105,7 +106,7 @@ def import_(
         int | None, typer.Option(min=1, metavar="N", help="Write N splits by scaffold to DIR/scaffold-splits.json.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the splits by scaffold.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else, on stdout.")] = False,
+    as_json: AS_JSON = False,
 ) -> None:
     """Read data of your own (TU, SMILES, SDF, GraphML, edge lists, PyG) and save it for the other commands."""
     from cgipool.cli.tables import info_table, output

@@ -52,11 +52,10 @@ def _setting(error: BaseException) -> str | None:
         return None
     if not any("--set" in parameter.opts for parameter in context.command.params):
         return None
-    from cgipool.training.recipe import PAPER
+    from cgipool.training.recipe import SETTINGS
 
     name = option.lstrip("-").replace("-", "_")
-    known = name != "name" and name in vars(PAPER)
-    return f"No such option: {option}; it is a setting of the recipe: --set {name}=VALUE" if known else None
+    return f"No such option: {option}; it is a setting of the recipe: --set {name}=VALUE" if name in SETTINGS else None
 
 
 def _flat(error: BaseException) -> str:

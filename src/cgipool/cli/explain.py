@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cgipool.cli.options import DEVICE, MODEL
 from cgipool.errors import UserError
 from cgipool.words import counted
 
@@ -23,7 +24,7 @@ TOP = 5
 
 
 def explain(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file that `cgipool fit` wrote.")],
+    model: MODEL,
     data: Annotated[str, typer.Argument(metavar="INPUT", help="A TU archive or folder, a saved set, a name.")],
     graph: Annotated[int | None, typer.Option(metavar="I", help="Explain this graph, counted from 0.")] = None,
     out: Annotated[
@@ -40,7 +41,7 @@ def explain(
     ] = False,
     member: Annotated[int, typer.Option(min=0, help="Which member, where MODEL is an ensemble.")] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Of the random nodes of --faithfulness.")] = 0,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: DEVICE = "cpu",
 ) -> None:
     """Show which nodes a model keeps at each level, with what scores, and whether that means anything."""
     from cgipool.files import writable

@@ -5,14 +5,12 @@ from typing import Annotated
 
 import typer
 
+from cgipool.cli.options import CHANGES, DATA, DEVICE, RECIPE
 from cgipool.words import counted
 
 
 def fit(
-    data: Annotated[
-        str,
-        typer.Argument(metavar="NAME|PATH", help="A name of `cgipool data list`, a TU archive or folder, a saved set."),
-    ],
+    data: DATA,
     out: Annotated[Path, typer.Option(metavar="FILE", help="The model's file.")] = Path("model.safetensors"),
     method: Annotated[
         str,
@@ -21,21 +19,14 @@ def fit(
             help="The pooling method; `cgipool methods` lists them. Or a class of your own.",
         ),
     ] = "cgi",
-    recipe: Annotated[str, typer.Option(help="All settings at once: paper, released or strong.")] = "paper",
+    recipe: RECIPE = "paper",
     ensemble: Annotated[int, typer.Option(min=1, help="Members whose probabilities are averaged.")] = 1,
     validation: Annotated[
         float, typer.Option(help="Share of the graphs held back, which early stopping watches.")
     ] = 0.1,
     seed: Annotated[int, typer.Option(min=0, help="Of weights and all draws.")] = 0,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="A setting of the recipe, such as epochs=100; a wrong name lists them. May be repeated.",
-        ),
-    ] = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    changes: CHANGES = None,
+    device: DEVICE = "cpu",
     jobs: Annotated[int, typer.Option(min=1, help="On a CPU, members trained at a time.")] = 1,
 ) -> None:
     """Train one model for use on new graphs, and write it to one file that `cgipool predict` reads.
@@ -48,9 +39,9 @@ def fit(
     from cgipool.data.importers import featurizer_of
     from cgipool.files import writable
     from cgipool.fitted import fit as fit_model
-    from cgipool.training.recipe import parse_setting, recipe_named
+    from cgipool.training.recipe import parse_settings, recipe_named
 
-    settings = dict(map(parse_setting, changes or []))
+    settings = parse_settings(changes or [])
     recipe_named(recipe).but(**settings)  # what is wrong with them is told before the data is read
     writable(out)
     with downloading() as progress:

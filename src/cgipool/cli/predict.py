@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from cgipool.cli.options import DEVICE, MODEL
 from cgipool.words import counted
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ OVER = "\r\x1b[K"
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file that `cgipool fit` wrote.")],
+    model: MODEL,
     data: Annotated[
         str, typer.Argument(metavar="INPUT", help="A TU archive or folder, a saved set, a name, or a CSV of SMILES.")
     ],
@@ -41,7 +42,7 @@ def predict(
             "process of torchrun or srun, in a file of its own, rows.csv becoming rows-1-of-4.csv.",
         ),
     ] = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: DEVICE = "cpu",
     on: Annotated[
         str | None,
         typer.Option(

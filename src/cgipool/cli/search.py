@@ -2,13 +2,13 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cgipool.cli.errors import Interrupted
-from cgipool.cli.study import AGAIN, AT_ONCE, DEVICE, STORE
-from cgipool.errors import UserError
+from cgipool.cli.options import AT_ONCE, DEVICES, LIMIT, STORE
+from cgipool.cli.study import AGAIN, kinds_checked
 from cgipool.words import counted
 
 if TYPE_CHECKING:
@@ -25,10 +25,8 @@ def search(
         str | None, typer.Option(metavar="NAME", help="Only the data sets of a family: molecules, proteins or social.")
     ] = None,
     store: STORE = Path("runs/store"),
-    device: DEVICE = "cpu",
-    limit: Annotated[
-        float | None, typer.Option(min=0, metavar="MINUTES", help="Stop after so long; the same command goes on.")
-    ] = None,
+    device: DEVICES = "cpu",
+    limit: LIMIT = None,
     at_once: AT_ONCE = 1,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Try again what failed before; otherwise its setting is out.")
@@ -54,9 +52,7 @@ def search(
     from cgipool.study.store import Store
 
     asked = read_search(file, family)
-    devices = [name.strip() for name in device.split(",")] * at_once
-    if any(name.split(":")[0] not in ("cpu", "cuda") for name in devices):
-        raise UserError(f"--device {device!r} names neither cpu nor cuda")
+    devices = kinds_checked(device) * at_once
     if dry_run:
         there = Store(store) if (store / "cells").is_dir() else None  # a plan makes nothing
         lines, code = plan_lines(asked, rounds(asked, Results(there)), there, devices), 0
@@ -99,17 +95,13 @@ def _train(
     from cgipool.cli.study_progress import watching
     from cgipool.study.estimate import Estimate
     from cgipool.study.records import validation_accuracy
-    from cgipool.study.run import Runner, Stop
-    from cgipool.study.spread import run_spread
+    from cgipool.study.spread import run_on
 
     estimate = Estimate(store, cells, devices[0])
-    options: dict[str, Any] = {"retry_before": retry_before}
     try:
         with watching(cells, store, estimate, len(devices)) as watcher:
             watcher.accuracy = validation_accuracy
             watcher.print(f"{rung}: {counted(len(cells), 'cell')}")
-            if len(devices) > 1:
-                return run_spread(cells, store.folder, devices, minutes=minutes, watcher=watcher, **options)
-            return Runner(store, devices[0], stop=Stop(minutes), watcher=watcher, **options).run(cells)
+            return run_on(cells, store, devices, minutes, watcher, retry_before=retry_before)
     except KeyboardInterrupt:
         raise Interrupted(f"stopped; the same command goes on from {store.folder}") from None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cgipool.cli.errors import Interrupted
+from cgipool.cli.options import AT_ONCE, DEVICES, JOBS, LIMIT, RETRY_FAILED, STORE
 from cgipool.errors import UserError
 from cgipool.words import are, counted
 
@@ -17,14 +18,9 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Run whole evaluations from a file, and keep their results in a store.", add_completion=False)
 
 STUDY = Annotated[Path, typer.Argument(metavar="FILE", help="A study file, such as studies/table1.toml.")]
-STORE = Annotated[Path, typer.Option(metavar="DIR", help="The folder that keeps results.")]
 ONLY = Annotated[
     str | None,
     typer.Option(metavar="AXIS=VALUE,…", help="Only these cells, such as method=cgi,method=topk,dataset=NCI1."),
-]
-DEVICE = Annotated[str, typer.Option(help="cpu, cuda, or several: cuda:0,cuda:1 spreads the cells over them.")]
-AT_ONCE = Annotated[
-    int, typer.Option(min=1, help="Cells in hand at a time on each device. On a GPU 4 or 5 pay, by NVIDIA's MPS.")
 ]
 AGAIN = 75
 """Exit code: stopped with work left; the same command goes on. (EX_TEMPFAIL, on which job schedulers requeue.)"""
@@ -40,12 +36,10 @@ def _start(context: typer.Context) -> None:
 def run(
     file: STUDY,
     store: STORE = Path("runs/store"),
-    device: DEVICE = "cpu",
-    jobs: Annotated[int, typer.Option(min=1, help="On a CPU, splits trained at a time, one thread each.")] = 1,
+    device: DEVICES = "cpu",
+    jobs: JOBS = 1,
     only: ONLY = None,
-    limit: Annotated[
-        float | None, typer.Option(min=0, metavar="MINUTES", help="Stop after so long; the same command goes on.")
-    ] = None,
+    limit: LIMIT = None,
     shard: Annotated[
         str | None,
         typer.Option(
@@ -53,9 +47,7 @@ def run(
         ),
     ] = None,
     at_once: AT_ONCE = 1,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Try again what failed before; otherwise it is skipped.")
-    ] = False,
+    retry_failed: RETRY_FAILED = False,
     on: Annotated[
         str | None,
         typer.Option(
@@ -93,12 +85,12 @@ def run_cells(
     """Run cells with progress on stderr; `on` says which Ray, if any."""
     from cgipool.cli.study_progress import watching
     from cgipool.study.estimate import Estimate
-    from cgipool.study.run import Runner, Stop
-    from cgipool.study.spread import run_spread
+    from cgipool.study.run import Stop
+    from cgipool.study.spread import run_on
     from cgipool.study.store import Store, now
     from cgipool.training.run import check_device
 
-    devices = [name.strip() for name in device.split(",")]
+    devices = devices_of(device)
     for name in devices if on is None else []:  # on Ray, it is the workers' device
         check_device(name)
     if jobs > 1 and any(name != "cpu" for name in devices):
@@ -118,11 +110,22 @@ def run_cells(
                 return RayRunner(store, device, stop=Stop(limit), watcher=watcher, **options).run(cells)
         devices *= at_once
         with watching(cells, store, estimate, len(devices)) as watcher:
-            if len(devices) > 1:
-                return run_spread(cells, folder, devices, minutes=limit, watcher=watcher, **options)
-            return Runner(store, devices[0], stop=Stop(limit), watcher=watcher, **options).run(cells)
+            return run_on(cells, store, devices, limit, watcher, **options)
     except KeyboardInterrupt:
         raise Interrupted(f"stopped; the same command goes on from {folder}") from None
+
+
+def devices_of(text: str) -> list[str]:
+    """ "cuda:0,cuda:1" → the devices."""
+    return [name.strip() for name in text.split(",")]
+
+
+def kinds_checked(text: str) -> list[str]:
+    """The devices, of which a plan must know whether they are CPUs or GPUs; they need not be there."""
+    devices = devices_of(text)
+    if any(name.split(":")[0] not in ("cpu", "cuda") for name in devices):
+        raise UserError(f"--device {text!r} names neither cpu nor cuda")
+    return devices
 
 
 def _chosen(study: "Study", only: str | None, shard: str | None, device: str) -> list["Cell"]:
@@ -174,7 +177,7 @@ def conclude(outcome: "Outcome", cells: list["Cell"], folder: Path) -> None:
 def plan(
     file: STUDY,
     store: STORE = Path("runs/store"),
-    device: DEVICE = "cpu",
+    device: DEVICES = "cpu",
     only: ONLY = None,
     shard: Annotated[str | None, typer.Option(metavar="I/N", help="The I-th of N shares.")] = None,
 ) -> None:
@@ -187,9 +190,7 @@ def plan(
 
     study = read_study(file)
     cells = _chosen(study, only, shard, device)
-    devices = [name.strip() for name in device.split(",")]
-    if any(name.split(":")[0] not in ("cpu", "cuda") for name in devices):
-        raise UserError(f"--device {device!r} names neither cpu nor cuda")
+    devices = kinds_checked(device)
     there = Store(store) if (store / "cells").is_dir() else None
     estimate = Estimate(there, study.cells, devices[0])
     output().print(*plan_lines(study, cells, there, estimate, devices), sep="\n")

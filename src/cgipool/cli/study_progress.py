@@ -10,8 +10,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from cgipool.cli.progress import SECONDS, stderr
-from cgipool.errors import UserError
-from cgipool.files import read_json
 from cgipool.study.estimate import Estimate, in_words
 from cgipool.study.run import Watcher
 from cgipool.words import counted
@@ -93,9 +91,9 @@ class Lines(Watcher):
         if how != "done":
             return f"failed: {how}"
         try:
-            rows = read_json(self.store.folder / "cells" / f"{cell.key}.json")["splits"]
+            rows = self.store.told(cell.key)["splits"]
             values = 100 * np.array([self.accuracy(row) for row in rows], dtype=np.float64)
-        except (UserError, KeyError):
+        except KeyError:
             return f"done in {in_words(seconds)}"
         error = f" ± {values.std(ddof=1) / np.sqrt(len(values)):.2f}" if len(values) > 1 else ""
         return f"{values.mean():.2f}{error} % in {in_words(seconds)}"

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from cgipool.cli.data import ELSEWHERE
 from cgipool.cli.tables import plain_table
 from cgipool.study.estimate import Estimate, in_words
 from cgipool.words import counted
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from cgipool.study.plan import Study
     from cgipool.study.records import Book
     from cgipool.study.store import Store
-
-
-BUILT_IN = ("motifs", "solubility")
 
 
 def plan_lines(
@@ -48,14 +46,14 @@ def fetch_line(datasets: Iterable[str]) -> str:
     """Which data sets must be fetched beforehand, and how."""
     from cgipool.data.sources import find
 
-    missing = [name for name in dict.fromkeys(datasets) if name not in BUILT_IN and find(name) is None]
+    missing = [name for name in dict.fromkeys(datasets) if name not in ELSEWHERE and find(name) is None]
     return f"fetch beforehand: cgipool data fetch {' '.join(missing)}" if missing else "all data sets are at hand"
 
 
 def status_lines(book: "Book", claims: "Claims") -> Iterator[Table | str]:
     """Each study in a row, then who is at work, failures with reasons, and problems of the store."""
     table = plain_table("study", "cells", "done", "failed", "at work", "missing")
-    wanted = {cell.key: (study, cell) for study in book.studies for cell in study.cells}
+    wanted = {cell.key: cell for study in book.studies for cell in study.cells}
     holders = {key: claims.holder(key) for key in wanted if key not in book.records}
     for study in book.studies:
         keys = {cell.key for cell in study.cells}
@@ -67,14 +65,10 @@ def status_lines(book: "Book", claims: "Claims") -> Iterator[Table | str]:
     for key, holder in holders.items():
         if holder is not None:
             state = "looks dead" if holder.expired else f"seen {holder.age:.0f} s ago"
-            yield f"at work: {_place(wanted[key][1].at)}: {holder.host}, process {holder.pid}, {state}"
+            yield f"at work: {wanted[key].name}: {holder.host}, process {holder.pid}, {state}"
     for key, reason in book.failed.items():
         if key not in book.records:
-            name = _place(wanted[key][1].at) if key in wanted else key
+            name = wanted[key].name if key in wanted else key
             yield f"failed: {name}: {reason} (--retry-failed tries again; the log is in failed/{key}.json)"
     for problem in book.problems:
         yield f"problem: {problem}"
-
-
-def _place(at: dict) -> str:
-    return ",".join(f"{axis}={value}" for axis, value in at.items())

@@ -9,6 +9,7 @@ import typer
 
 from cgipool.cli.errors import exclude
 from cgipool.cli.launched import check_launch, spoken_once
+from cgipool.cli.options import DATA
 from cgipool.cli.train_splits import draw_splits, train_alone, train_by_all
 from cgipool.errors import UserError
 
@@ -34,10 +35,7 @@ def parse_ratio(text: str) -> float | int:
 
 @spoken_once
 def train(
-    data: Annotated[
-        str,
-        typer.Argument(metavar="NAME|PATH", help="A name of `cgipool data list`, a TU archive or folder, a saved set."),
-    ] = "motifs",
+    data: DATA = "motifs",
     method: Annotated[
         str,
         typer.Option(
@@ -240,11 +238,10 @@ def train(
 
 def _recipe(name: str, settings: dict[str, Any], changes: list[str], family: str = "molecules") -> "Recipe":
     """The recipe of this name for a family of data sets, with the settings that are not None and those of --set."""
-    from cgipool.training.recipe import parse_setting, recipe_named
+    from cgipool.training.recipe import parse_settings, recipe_named
 
     asked = {setting: value for setting, value in settings.items() if value is not None}
-    for setting, value in map(parse_setting, changes):
-        if setting in asked:
-            raise UserError(f"{setting} is given twice")
-        asked[setting] = value
-    return recipe_named(name, family).but(**asked)
+    further = parse_settings(changes)
+    if twice := sorted(asked.keys() & further.keys()):
+        raise UserError(f"{twice[0]} is given twice")
+    return recipe_named(name, family).but(**asked, **further)

@@ -152,11 +152,21 @@ def _array(i: int, key: str, value: Any) -> NDArray[Any]:
 def _size(i: int, data: "Data", held: dict[str, NDArray[Any]]) -> int:
     """The number of nodes as given, never guessed from the edges: isolated last nodes would be lost."""
     if "num_nodes" in data:
-        return int(data.num_nodes)
+        return _whole(i, data.num_nodes)
     for key in ("x", "category", "attributes", "node_truth"):
         if key in held:
             return len(held[key])
     raise UserError(f"graph {i}: neither num_nodes nor a node column says how many nodes it has")
+
+
+def _whole(i: int, nodes: Any) -> int:
+    try:
+        count = int(nodes)
+    except (TypeError, ValueError):
+        count = -1
+    if count < 0:
+        raise UserError(f"graph {i}: num_nodes must be a whole number from 0")
+    return count
 
 
 def _class(i: int, y: NDArray[Any] | None) -> int:

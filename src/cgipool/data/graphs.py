@@ -16,13 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from cgipool.data import build, check, join, store
 from cgipool.data.catalogue import family_of
+from cgipool.data.names import Names
 from cgipool.errors import UserError
 
 if TYPE_CHECKING:
     import networkx
     from torch_geometric.data import Data
-
-Names = tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -31,8 +30,8 @@ class GraphSet:
 
     Graph g owns the nodes from `node_ptr[g]` up to `node_ptr[g + 1]`, node p the edges from `edge_ptr[p]` up to
     `edge_ptr[p + 1]`. Edge e of node p leads to node `p + edge_disp[e]`; a displacement stays true wherever the graph
-    is moved. Rows are sorted, without repeats and self-loops. The arrays are checked
-    when the set is built; a broken rule is a `UserError` that names it.
+    is moved. Rows are sorted, without repeats and self-loops. The arrays are checked when the set is built; a broken
+    rule is a `UserError` that names it.
     """
 
     name: str

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from cgipool.data.graphs import GraphSet
 from cgipool.data.importers.chem import Chem, rdBase, rdCIPLabeler, rdMolDescriptors
 from cgipool.data.importers.gather import Gather
@@ -123,6 +125,33 @@ class MoleculeFeaturizer:
             if plain.get(key) != now[key]:
                 raise UserError(f"a featuriser with other {key} than this version of cgipool makes: {plain.get(key)}")
         return made
+
+
+def rebuilt(graphs: GraphSet, g: int) -> "Chem.RWMol":
+    """The molecule of a graph with these columns, from what they tell: without stereo and isotopes, and not sanitised.
+    A value that is none of an atom or a bond is a KeyError, ValueError or RuntimeError."""
+    assert graphs.category is not None
+    assert graphs.edge_category is not None
+    start, stop = map(int, graphs.node_ptr[g : g + 2])
+    first, last = map(int, graphs.edge_ptr[[start, stop]])
+    molecule = Chem.RWMol()
+    for codes in graphs.category[start:stop]:
+        molecule.AddAtom(_atom({key: graphs.category_names[j][codes[j]] for j, key in enumerate(ATOM)}))
+    kinds, kind = graphs.edge_category_names, list(BOND).index("type")
+    source = np.repeat(np.arange(stop - start), graphs.degree[start:stop])
+    for p, step, codes in zip(source, graphs.edge_disp[first:last], graphs.edge_category[first:last], strict=True):
+        if step > 0:
+            molecule.AddBond(int(p), int(p + step), Chem.BondType.names[kinds[kind][codes[kind]].upper()])
+    return molecule
+
+
+def _atom(values: dict[str, str]) -> "Chem.Atom":
+    atom = Chem.Atom(values["element"])
+    atom.SetFormalCharge(int(values["charge"]))
+    atom.SetNumExplicitHs(int(values["hydrogens"]))
+    atom.SetNoImplicit(True)
+    atom.SetIsAromatic(values["aromatic"] == "yes")
+    return atom
 
 
 def parse_smiles(text: str) -> "Chem.Mol":

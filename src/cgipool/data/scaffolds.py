@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cgipool.data.graphs import GraphSet
 from cgipool.data.importers.chem import Chem, MurckoScaffold, rdBase
-from cgipool.data.molecules import ATOM, BOND, NotAMoleculeError, parse_smiles
+from cgipool.data.molecules import ATOM, BOND, NotAMoleculeError, parse_smiles, rebuilt
 from cgipool.data.splits import MIN_GRAPHS, Split, generator_of, side_of_class, sizes_of
 from cgipool.errors import UserError
 from cgipool.words import are, counted
@@ -25,7 +25,7 @@ def scaffold_splits(molecules: Iterable[str] | GraphSet, *, seed: int, indices: 
     The sizes are as near ⌊0.8 N⌋, ⌊0.1 N⌋ and the rest as that allows: large scaffolds are drawn first, those of one
     molecule fill what is left, and no side is empty. Split i depends on (seed, i) and the molecules alone.
     """
-    group = _numbered(_scaffolds(molecules))
+    group = _numbered(scaffolds_of(molecules))
     n = len(group)
     if n < MIN_GRAPHS:
         raise UserError(f"there {are(n)} {counted(n, 'molecule')}; a split needs at least {MIN_GRAPHS}")
@@ -35,12 +35,8 @@ def scaffold_splits(molecules: Iterable[str] | GraphSet, *, seed: int, indices: 
     return [_draw(group, seed, index) for index in wanted]
 
 
-def scaffolds_of(molecules: Iterable[str] | GraphSet) -> list[str]:
+def scaffolds_of(molecules: Iterable[str] | GraphSet) -> Iterator[str]:
     """The scaffold of each molecule as canonical SMILES without stereo, empty for one without rings."""
-    return list(_scaffolds(molecules))
-
-
-def _scaffolds(molecules: Iterable[str] | GraphSet) -> Iterator[str]:
     found = _rebuilt(molecules) if isinstance(molecules, GraphSet) else _parsed(molecules)
     with rdBase.BlockLogs():
         for molecule in found:
@@ -89,34 +85,10 @@ def _rebuilt(graphs: GraphSet) -> "Iterable[Chem.Mol]":
 
 
 def _molecule(graphs: GraphSet, g: int) -> "Chem.Mol":
-    assert graphs.category is not None
-    assert graphs.edge_category is not None
-    start, stop = map(int, graphs.node_ptr[g : g + 2])
-    first, last = map(int, graphs.edge_ptr[[start, stop]])
-    built = Chem.RWMol()
     try:
-        for codes in graphs.category[start:stop]:
-            values = {key: graphs.category_names[j][codes[j]] for j, key in enumerate(ATOM)}
-            built.AddAtom(_atom(values))
-        source = np.repeat(np.arange(stop - start), graphs.degree[start:stop])
-        for p, step, codes in zip(source, graphs.edge_disp[first:last], graphs.edge_category[first:last], strict=True):
-            if step > 0:
-                built.AddBond(int(p), int(p + step), _bond(graphs.edge_category_names[0][codes[0]]))
+        built = rebuilt(graphs, g)
         Chem.SanitizeMol(built)
     except (KeyError, ValueError, RuntimeError):
         raise UserError(f"graph {g} of {graphs.name} cannot be put back as a molecule; give the SMILES") from None
     # Hydrogens that are fixed would leave holes where side chains are cut off; those of a SMILES grow back.
     return parse_smiles(Chem.MolToSmiles(built))
-
-
-def _atom(values: dict[str, str]) -> "Chem.Atom":
-    atom = Chem.Atom(values["element"])
-    atom.SetFormalCharge(int(values["charge"]))
-    atom.SetNumExplicitHs(int(values["hydrogens"]))
-    atom.SetNoImplicit(True)
-    atom.SetIsAromatic(values["aromatic"] == "yes")
-    return atom
-
-
-def _bond(kind: str) -> "Chem.BondType":
-    return Chem.BondType.names[kind.upper()]

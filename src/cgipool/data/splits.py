@@ -132,13 +132,15 @@ def read_splits(path: str | Path, n_graphs: int) -> list[Split]:
 
 
 def check_graphs(graphs: GraphSet) -> None:
-    """An error unless there are enough graphs, of more than one class."""
+    """An error unless there are enough graphs, of more than one class, and nodes in them."""
     if graphs.n_graphs == 0:
         raise UserError(f"{graphs.name} is empty")
     if graphs.n_graphs < MIN_GRAPHS:
         raise UserError(f"{graphs.name} has {counted(graphs.n_graphs, 'graph')}; at least {MIN_GRAPHS} are needed")
     if len(np.unique(graphs.y)) < 2:
         raise UserError(f"{graphs.name} has graphs of one class only; there is nothing to classify")
+    if graphs.n_nodes == 0:
+        raise UserError(f"{graphs.name} has not a single node; there is nothing to learn from")
 
 
 def sizes_of(n: int) -> Ids:

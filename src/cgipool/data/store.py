@@ -75,9 +75,9 @@ def load(folder: Path, mmap: bool) -> dict[str, Any]:
             "class_names": tuple(index["class_names"]),
             "category_names": tuple(map(tuple, index["category_names"])),
             "edge_category_names": tuple(map(tuple, index["edge_category_names"])),
-            "dropped": dict(index["dropped"]),
+            "dropped": {str(what): int(count) for what, count in index["dropped"].items()},
         }
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(f"{folder / INDEX} is damaged: {error!r}") from None
     if missing := [name for name in REQUIRED if name not in listed]:
         raise UserError(f"{folder / INDEX} does not list {missing[0]}")

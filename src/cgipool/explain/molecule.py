@@ -16,7 +16,7 @@ from rdkit.Chem.Draw import rdMolDraw2D
 from rdkit.Geometry import Point2D
 
 from cgipool.data.graphs import GraphSet
-from cgipool.data.molecules import ATOM, BOND
+from cgipool.data.molecules import ATOM, BOND, rebuilt
 from cgipool.picture import span_of
 from cgipool.words import counted
 
@@ -41,22 +41,7 @@ def molecule_of(graph: GraphSet) -> "Chem.Mol | None":
         return None
     if graph.category.shape[1] != len(ATOM) or graph.edge_category.shape[1] != len(BOND):
         return None
-    molecule = Chem.RWMol()
-    names = graph.category_names
-    for row in graph.category.tolist():
-        told = {column: names[j][row[j]] for j, column in enumerate(ATOM)}
-        atom = Chem.Atom(told["element"])
-        atom.SetFormalCharge(int(told["charge"]))
-        atom.SetNumExplicitHs(int(told["hydrogens"]))
-        atom.SetNoImplicit(True)
-        atom.SetIsAromatic(told["aromatic"] == "yes")
-        molecule.AddAtom(atom)
-    kinds = graph.edge_category_names[list(BOND).index("type")]
-    column = graph.edge_category[:, list(BOND).index("type")]
-    for source, step, kind in zip(graph.edge_source.tolist(), graph.edge_disp.tolist(), column.tolist(), strict=True):
-        if step > 0:
-            molecule.AddBond(source, source + step, Chem.BondType.names[kinds[kind].upper()])
-    return _laid_out(molecule)
+    return _laid_out(rebuilt(graph, 0))
 
 
 def _laid_out(molecule: "Chem.RWMol") -> "Chem.Mol":

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from cgipool.data.graphs import GraphSet, Names
+from cgipool.data.graphs import GraphSet
+from cgipool.data.names import Names
 from cgipool.errors import UserError
 from cgipool.explain.subgraphs import edges_left, edges_of
 from cgipool.explain.trace import Trace, trace

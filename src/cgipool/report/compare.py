@@ -89,9 +89,9 @@ def _same_splits(one: Record, other: Record) -> bool:
     """Whether a split's number means the same graphs in both."""
     parts = [(r.cell.get("seed"), r.cell.get("split_kind"), r.provenance.get("data")) for r in (one, other)]
     drawn = [r.provenance.get("splits") for r in (one, other)]
-    same_numbers = one.metric().keys() == other.metric().keys()
+    same_numbers = one.accuracies().keys() == other.accuracies().keys()
     return parts[0] == parts[1] and (drawn[0] == drawn[1] or not same_numbers or None in drawn)
 
 
 def _points(record: Record) -> dict[int, float]:
-    return {split: 100.0 * value for split, value in record.metric().items()}
+    return {split: 100.0 * value for split, value in record.accuracies().items()}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cgipool.errors import UserError
+from cgipool.files import names_a_file
 from cgipool.study.records import StudyRecord, Wanted
 
 
@@ -82,9 +83,9 @@ def _several(study: StudyRecord, axes: list[str]) -> list[str]:
 def check_study(study: StudyRecord) -> None:
     """Refuse a study that cannot be shown, saying why."""
     refused = f"the study {study.name!r} is not shown:"
-    if not study.name[:1].isalnum() or not all(c.isalnum() or c in "._-" for c in study.name):
+    if not names_a_file(study.name):
         raise UserError(f"{refused} its name is no name of a file")
-    if not isinstance(study.axes, dict) or len(study.axes) < 2:
+    if len(study.axes) < 2:
         raise UserError(f"{refused} it needs two axes, rows and columns")
     if study.curves is not None and study.curves not in study.axes:
         raise UserError(f"{refused} it has no axis {study.curves!r} to draw curves over")
@@ -92,5 +93,5 @@ def check_study(study: StudyRecord) -> None:
         for axis, values in study.axes.items():
             if cell.at.get(axis) not in values:
                 raise UserError(f"{refused} its cell {cell.key} has no place on the axis {axis!r}")
-        if cell.published is not None and not (len(cell.published) == 2 and 0 <= cell.published[0] <= 100):
+        if cell.published is not None and not 0 <= cell.published[0] <= 100:
             raise UserError(f"{refused} what is published for its cell {cell.key} is no percentage and its ±")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cgipool.pool import method_named
-from cgipool.study.records import key_of
+from cgipool.study.records import key_of, place_in_words
 from cgipool.training.recipe import Recipe
 
 
@@ -66,8 +66,8 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Its place in words: method=cgi,dataset=NCI1."""
-        return ",".join(f"{axis}={value}" for axis, value in self.at.items())
+        """Its place in words."""
+        return place_in_words(self.at)
 
     def command(self, device: str) -> str:
         """The command that trains just this."""

@@ -6,12 +6,12 @@ from pathlib import Path
 from cgipool.data.catalogue import CATALOGUE
 from cgipool.data.graphs import GraphSet
 from cgipool.data.splits import KINDS, check_graphs, random_splits
-from cgipool.errors import UserError, unknown
+from cgipool.errors import unknown
 from cgipool.pool import method_named
 from cgipool.study import fingerprints
 from cgipool.study.cell import Cell, Protocol
 from cgipool.study.plan import Study
-from cgipool.training.recipe import parse_setting, recipe_named
+from cgipool.training.recipe import parse_settings, recipe_named
 from cgipool.training.run import content_of
 from cgipool.words import counted
 
@@ -35,10 +35,7 @@ def comparison(
         raise unknown("kind of split", split_kind, KINDS)
     if split_kind == "scaffold":
         random_splits(graphs, seed=seed, indices=[0], kind=split_kind)  # told now, not by every cell: these have none
-    settings = dict(map(parse_setting, changes))
-    if len(settings) < len(changes):
-        raise UserError("--set names a setting twice")
-    chosen = recipe_named(recipe, graphs.family).but(**settings)
+    chosen = recipe_named(recipe, graphs.family).but(**parse_settings(changes))
     protocol = Protocol(splits=splits, seed=seed, split_kind=split_kind)
     known = graphs.name in CATALOGUE and given == graphs.name
     path, content = (None, None) if known else (Path(given), content_of(graphs))

@@ -15,12 +15,6 @@ def t_two_sided(t: float, df: float) -> float:
     return _beta(df / 2, 0.5, (root / radius) ** 2, (t / radius) ** 2)
 
 
-def t_cdf(t: float, df: float) -> float:
-    """The probability that T is at most t."""
-    tail = t_two_sided(t, df) / 2
-    return tail if t < 0 else 1 - tail
-
-
 @lru_cache(maxsize=1024)
 def t_quantile(p: float, df: float) -> float:
     """The value that T does not exceed with probability p, 0 < p < 1; infinite df means the normal distribution."""

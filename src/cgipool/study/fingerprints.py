@@ -22,7 +22,7 @@ from cgipool.files import read_json, write_json
 from cgipool.ops.draws import key_of
 from cgipool.training.metrics import report
 from cgipool.training.run import identity_of, prepare, split_folder
-from cgipool.training.split import Progress, Tell
+from cgipool.training.task import Progress, Tell
 
 if TYPE_CHECKING:
     from cgipool.study.cell import Cell

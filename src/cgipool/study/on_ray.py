@@ -20,7 +20,7 @@ from cgipool.study.estimate import predicted
 from cgipool.study.ray_cluster import able, last_line, needs_of, ray_package, room_of
 from cgipool.study.run import Outcome, Stop, Watcher, reason_of, take_in_hand
 from cgipool.study.store import Store
-from cgipool.training.split import Progress
+from cgipool.training.task import Progress
 
 LOOK_SECONDS = 0.5
 """How often the workers' news are read, and whether it is time to stop."""

@@ -11,24 +11,23 @@ curves                         the axis to draw curves over; without it the stud
 
 import itertools
 import tomllib
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import NoneType
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar
 
 from cgipool.data.catalogue import CATALOGUE, family_of
 from cgipool.data.splits import KINDS
 from cgipool.errors import UserError, unknown
+from cgipool.files import names_a_file
 from cgipool.pool import METHODS, method_named
 from cgipool.study import fingerprints
 from cgipool.study.cell import Cell, Protocol
 from cgipool.study.records import FORMAT
-from cgipool.training.recipe import Recipe, recipe_named
+from cgipool.training.recipe import SETTINGS, Recipe, recipe_named, value_of
 
 TEXTS = ("name", "title", "about", "source", "baseline", "curves")
 TABLES = ("protocol", "settings", "axes", "published")
-SETTINGS = [field.name for field in fields(Recipe) if field.name != "name"]
 AXES = ("method", "dataset", "recipe", "split_kind", *SETTINGS)
 
 Made = TypeVar("Made")
@@ -81,6 +80,8 @@ def read_toml(path: Path, make: Callable[[dict[str, Any], str], Made]) -> Made:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{path} is no TOML: {error}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is no TOML: it is not UTF-8 text") from None
     try:
         return make(given, path.stem)
     except UserError as error:
@@ -91,15 +92,7 @@ def study_of(given: dict[str, Any], default_name: str = "study") -> Study:
     """A study from plain values."""
     if "space" in given:
         raise UserError("this is a search, which `cgipool study search` runs")
-    for name in given:
-        if name not in (*TEXTS, *TABLES):
-            raise unknown("key", name, (*TEXTS, *TABLES))
-    for name in TABLES:
-        if not isinstance(given.get(name, {}), dict):
-            raise UserError(f"{name} must be a table, [{name}]")
-    for name in TEXTS:
-        if not isinstance(given.get(name, ""), str):
-            raise UserError(f"{name} must be a text")
+    check_keys(given, TEXTS, TABLES)
     axes = _axes(given.get("axes", {}))
     cells = _cells(axes, protocol_of(given.get("protocol", {})), given.get("settings", {}), given.get("published", {}))
     curves, baseline = given.get("curves"), given.get("baseline")
@@ -116,9 +109,22 @@ def study_of(given: dict[str, Any], default_name: str = "study") -> Study:
     return Study(*texts, baseline, curves, axes, cells)
 
 
+def check_keys(given: dict[str, Any], texts: Sequence[str], tables: Sequence[str], others: Sequence[str] = ()) -> None:
+    """An error unless a file has these keys alone, and texts and tables where they are due."""
+    for name in given:
+        if name not in (*texts, *tables, *others):
+            raise unknown("key", name, (*texts, *tables, *others))
+    for name in tables:
+        if not isinstance(given.get(name, {}), dict):
+            raise UserError(f"{name} must be a table, [{name}]")
+    for name in texts:
+        if not isinstance(given.get(name, ""), str):
+            raise UserError(f"{name} must be a text")
+
+
 def check_name(name: str) -> str:
     """The name, unless no file can be named after it."""
-    if not name[:1].isalnum() or not all(c.isalnum() or c in "._-" for c in name):
+    if not names_a_file(name):
         raise UserError(f"the name {name!r} must be letters, digits, '.', '_' and '-', as files are named after it")
     return name
 
@@ -214,11 +220,6 @@ def recipe_of(given: dict[str, Any], family: str) -> Recipe:
     """The recipe that a file names, for a family of data sets, with the settings that it changes."""
     changes = {name: value_of(name, value) for name, value in given.items() if name != "recipe"}
     return recipe_named(given.get("recipe", "paper"), family).but(**changes)
-
-
-def value_of(name: str, value: Any) -> Any:
-    """A setting as a file has it: TOML cannot say none, so that "none" says it where a setting may have no value."""
-    return None if value == "none" and NoneType in get_args(get_type_hints(Recipe)[name]) else value
 
 
 def _check_published(published: dict[str, Any], axes: dict[str, list[Any]]) -> None:

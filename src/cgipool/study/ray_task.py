@@ -17,7 +17,7 @@ from cgipool.data.graphs import GraphSet
 from cgipool.study.cell import Cell
 from cgipool.study.run import Runner, Watcher, reason_of
 from cgipool.study.store import Store
-from cgipool.training.split import Progress
+from cgipool.training.task import Progress
 
 TELL_SECONDS = 0.5
 """The epochs of a cell are told at most this often; the ends of its splits always."""

@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,11 @@ def key_of(cell: dict[str, Any]) -> str:
     return hashlib.sha256(plain.encode()).hexdigest()[:20]
 
 
+def place_in_words(at: dict[str, Any]) -> str:
+    """A place on the axes of a study: method=cgi,dataset=NCI1."""
+    return ",".join(f"{axis}={value}" for axis, value in at.items())
+
+
 @dataclass(frozen=True)
 class Record:
     """A finished cell."""
@@ -49,14 +55,13 @@ class Record:
     provenance: dict[str, Any]
     """command, versions, commit, device, precision, started, finished, seconds, data and splits (hashes)."""
 
-    def metric(self, name: str = "accuracy") -> dict[int, float]:
-        """One value per split, by the split's number; splits without a value are left out."""
-        pairs = ((row["split"], row["test"].get(name)) for row in self.splits)
-        return {split: float(value) for split, value in pairs if value is not None}
+    def accuracies(self) -> dict[int, float]:
+        """One test accuracy per split, a share, by the split's number."""
+        return {row["split"]: float(row["test"]["accuracy"]) for row in self.splits}
 
     def percent(self) -> NDArray[np.float64]:
         """[splits] test accuracies in percent, by number of split."""
-        values = self.metric()
+        values = self.accuracies()
         return np.array([100.0 * values[split] for split in sorted(values)])
 
     @property
@@ -79,6 +84,11 @@ class Wanted:
     """Its value on each axis of the study: method, dataset and whatever else varies."""
     published: tuple[float, float | None] | None = None
     """The paper's mean and its ±, in percent, if it prints them."""
+
+    @property
+    def name(self) -> str:
+        """Its place in words."""
+        return place_in_words(self.at)
 
 
 @dataclass(frozen=True)
@@ -130,6 +140,7 @@ def read_book(folder: Path) -> Book:
     for path, value in _files(folder / "cells", book):
         try:
             record = _record(value)
+            outdated = record.key != key_of(record.cell)
         except (KeyError, TypeError, ValueError) as error:
             book.problems.append(f"{path} is no cell of this format: {_said(error)}")
             continue
@@ -138,7 +149,7 @@ def read_book(folder: Path) -> Book:
         elif path.stem != record.key:
             book.problems.append(f"{path} differs from {record.key}.json, which is shown: two results of one cell")
         else:
-            if record.key != key_of(record.cell):
+            if outdated:
                 book.problems.append(f"{path} was made by another version, whose results may differ")
             book.records[record.key] = record
     for path, value in _files(folder / "failed", book):
@@ -177,20 +188,40 @@ def _expect_format(value: Any) -> None:
 
 def _record(value: Any) -> Record:
     _expect_format(value)
-    record = Record(value["key"], value["cell"], value["splits"], value["provenance"])
-    if not isinstance(record.cell, dict):
-        raise ValueError("its settings are no table")
+    record = Record(*_parts(value, key=str, cell=dict, splits=list, provenance=dict))
+    _parts({"versions": {}} | record.provenance, versions=dict)
     if not record.splits:
         raise ValueError("it has no splits")
     for row in record.splits:
-        float(row["test"]["accuracy"]), row["graphs"]["test"], row["graphs"]["train"], row["split"]
+        float(row["test"]["accuracy"])
+        _parts(row, split=int)
+        _parts(row["graphs"], train=int, test=int)
     return record
 
 
 def _study(value: Any) -> StudyRecord:
     _expect_format(value)
-    cells = [
-        Wanted(c["key"], c["at"], None if c.get("published") is None else tuple(c["published"])) for c in value["cells"]
-    ]
-    parts = {name: value[name] for name in ("name", "title", "about", "source", "axes", "titles", "curves", "baseline")}
-    return StudyRecord(**parts, cells=cells)
+    name, title, about, source = _parts(value, name=str, title=str, about=str, source=str)
+    axes, titles, curves, baseline = _parts(
+        value, axes=dict, titles=dict, curves=(str, NoneType), baseline=(str, NoneType)
+    )
+    _parts(axes, **dict.fromkeys(axes, list))
+    _parts(titles, **dict.fromkeys(titles, dict))
+    return StudyRecord(name, title, about, source, axes, titles, curves, baseline, list(map(_wanted, value["cells"])))
+
+
+def _wanted(value: Any) -> Wanted:
+    key, at = _parts(value, key=str, at=dict)
+    if value.get("published") is None:
+        return Wanted(key, at)
+    mean, spread = value["published"]
+    _parts({"mean": mean, "spread": spread}, mean=(int, float), spread=(int, float, NoneType))
+    return Wanted(key, at, (mean, spread))
+
+
+def _parts(value: dict[str, Any], /, **kinds: Any) -> list[Any]:
+    """What stands under these names, in their order; an error unless each is of its kind."""
+    for name, kind in kinds.items():
+        if not isinstance(value[name], kind):
+            raise ValueError(f"its {name} is of another kind, {type(value[name]).__name__}")
+    return [value[name] for name in kinds]

@@ -32,7 +32,7 @@ from cgipool.study.claims import Claim
 from cgipool.study.gather import Legs, commit_of, processor, split_rows
 from cgipool.study.store import Store, now
 from cgipool.training.run import train
-from cgipool.training.split import Progress
+from cgipool.training.task import Progress
 from cgipool.version import __version__
 
 

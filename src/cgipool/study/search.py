@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cgipool.errors import UserError
-from cgipool.files import read_json, write_json
+from cgipool.files import write_json
 from cgipool.study.cell import Cell, plain
 from cgipool.study.halving import Floats, Score, kept, ranked, score
 from cgipool.study.records import FORMAT, validation_accuracy
@@ -59,7 +59,7 @@ class Results:
         if cell.key not in self._read:
             if self.store is None or not self.store.has(cell.key):
                 return None
-            rows = read_json(self.store.folder / "cells" / f"{cell.key}.json")["splits"]
+            rows = self.store.told(cell.key)["splits"]
             found = {row["split"]: validation_accuracy(row) for row in rows}
             first, splits = cell.protocol.first, cell.protocol.splits
             self._read[cell.key] = [found.get(split) for split in range(first, first + splits)]

@@ -19,14 +19,14 @@ from typing import Any
 from cgipool.data.catalogue import family_of
 from cgipool.errors import UserError, unknown
 from cgipool.study.cell import Protocol
-from cgipool.study.plan import check_known, check_name, check_settings, protocol_of, read_toml, recipe_of
+from cgipool.study.plan import check_keys, check_known, check_name, check_settings, protocol_of, read_toml, recipe_of
 from cgipool.study.space import Space, space_of
 from cgipool.training.recipe import STRONG, Recipe
 from cgipool.words import counted
 
 TEXTS = ("name", "title", "about")
 TABLES = ("protocol", "base", "space", "one_at_a_time")
-KEYS = (*TEXTS, "methods", "datasets", "seed", "rung", *TABLES)
+OTHERS = ("methods", "datasets", "seed", "rung")
 APART = "one at a time"
 BUDGET = ("epochs", "patience")
 
@@ -102,18 +102,10 @@ def search_of(given: dict[str, Any], default_name: str = "search", family: str |
 
 
 def _check_keys(given: dict[str, Any]) -> None:
-    for key in given:
-        if key not in KEYS:
-            raise unknown("key", key, KEYS)
+    check_keys(given, TEXTS, TABLES, OTHERS)
     for key in ("methods", "datasets", "space", "rung"):
         if key not in given:
             raise UserError(f"a search needs {key}" if key[-1] == "s" else f"a search needs [{key}]")
-    for key in TABLES:
-        if not isinstance(given.get(key, {}), dict):
-            raise UserError(f"{key} must be a table, [{key}]")
-    for key in TEXTS:
-        if not isinstance(given.get(key, ""), str):
-            raise UserError(f"{key} must be a text")
     rungs = given["rung"]
     if not isinstance(rungs, list) or not rungs or not all(isinstance(rung, dict) for rung in rungs):
         raise UserError("rungs must be tables, [[rung]]")

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cgipool.errors import UserError, unknown
-from cgipool.study.plan import SETTINGS, value_of
-from cgipool.training.recipe import Recipe
+from cgipool.training.recipe import SETTINGS, Recipe, value_of
 from cgipool.words import counted
 
 BASE, WINNER = "base", "winner"

@@ -16,7 +16,7 @@ from cgipool.study.run import Outcome, Runner, Stop, Watcher
 from cgipool.study.sharing import shared
 from cgipool.study.store import Store
 from cgipool.training.run import end_with_parent
-from cgipool.training.split import Progress
+from cgipool.training.task import Progress
 
 LOOK_SECONDS = 0.5
 """How often it is asked whether the processes still live."""
@@ -44,6 +44,15 @@ def _work(cells: Sequence[Cell], store: Path, device: str, minutes: float | None
     messages.put(("outcome", device, asdict(runner.run(cells))))
 
 
+def run_on(
+    cells: Sequence[Cell], store: Store, devices: Sequence[str], minutes: float | None, watcher: Watcher, **options: Any
+) -> Outcome:
+    """Finish cells on one device, in this process, or on several; `options` are a `Runner`'s."""
+    if len(devices) > 1:
+        return run_spread(cells, store.folder, devices, minutes=minutes, watcher=watcher, **options)
+    return Runner(store, devices[0], stop=Stop(minutes), watcher=watcher, **options).run(cells)
+
+
 def run_spread(
     cells: Sequence[Cell],
     store: Path,
@@ -56,36 +65,17 @@ def run_spread(
     """Finish cells on several devices; whichever is free takes the longest that nobody has, so that all end at about
     the same time. A device that stands there twice has two cells in hand. `options` are a `Runner`'s."""
     cells = sorted(cells, key=lambda cell: predicted(cell, devices[0]), reverse=True)
-    stop, watcher, by_key = Stop(), watcher or Watcher(), {cell.key: cell for cell in cells}
+    stop, watcher = Stop(), watcher or Watcher()
     context = multiprocessing.get_context("spawn")
     messages = context.Queue()
     workers: list[BaseProcess] = [
         context.Process(target=_work, args=(cells, store, device, minutes, options, messages)) for device in devices
     ]
-    outcomes: list[dict[str, Any]] = []
-    told: set[str] = set()
     with shared(devices), stop.on_sigterm(at_once=False):
         for worker in workers:
             worker.start()
         try:
-            ended = False
-            while any(worker.is_alive() for worker in workers) or not messages.empty():
-                if stop.asked and not ended:
-                    ended = True
-                    _end(workers)
-                try:
-                    kind, key, what = messages.get(timeout=LOOK_SECONDS)
-                except queue.Empty:
-                    continue
-                if kind == "outcome":
-                    outcomes.append(what)
-                elif kind == "ended" and what not in ("there", "elsewhere") and key not in told:
-                    told.add(key)
-                    watcher.ended(by_key[key], what)
-                elif kind == "begins":
-                    watcher.begins(by_key[key])
-                elif kind == "epoch":
-                    watcher.epoch(by_key[key], what)
+            outcomes = _heard(workers, messages, stop, watcher, {cell.key: cell for cell in cells})
         except BaseException:  # Ctrl-C included
             _end(workers)
             raise
@@ -98,6 +88,34 @@ def run_spread(
     whole = _joined(outcomes, cells)
     whole.stopped = whole.stopped or stop.asked
     return whole
+
+
+def _heard(
+    workers: Sequence[BaseProcess], messages: Any, stop: Stop, watcher: Watcher, cells: dict[str, Cell]
+) -> list[dict[str, Any]]:
+    """Pass on what the workers tell until all of them have ended, and end them when that is asked for; their
+    outcomes."""
+    outcomes: list[dict[str, Any]] = []
+    told: set[str] = set()
+    ended = False
+    while any(worker.is_alive() for worker in workers) or not messages.empty():
+        if stop.asked and not ended:
+            ended = True
+            _end(workers)
+        try:
+            kind, key, what = messages.get(timeout=LOOK_SECONDS)
+        except queue.Empty:
+            continue
+        if kind == "outcome":
+            outcomes.append(what)
+        elif kind == "ended" and what not in ("there", "elsewhere") and key not in told:
+            told.add(key)
+            watcher.ended(cells[key], what)
+        elif kind == "begins":
+            watcher.begins(cells[key])
+        elif kind == "epoch":
+            watcher.epoch(cells[key], what)
+    return outcomes
 
 
 def _end(workers: Sequence[BaseProcess]) -> None:

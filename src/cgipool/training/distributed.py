@@ -29,6 +29,8 @@ from cgipool.errors import UserError
 from cgipool.files import read_json, write_json
 from cgipool.pool.own import is_own
 from cgipool.training.evaluate import NODES_PER_BATCH, Evaluation, combined, pieces
+from cgipool.training.initial import fit_encoder
+from cgipool.training.outcome import CHECKPOINT, METRICS
 from cgipool.training.ranks import Lives, Ranks
 from cgipool.training.recipe import Recipe, recipe_named
 from cgipool.training.result import Result
@@ -42,18 +44,8 @@ from cgipool.training.run import (
     waiting,
 )
 from cgipool.training.shares import Part, Shares, check_alone, part_of
-from cgipool.training.split import (
-    CHECKPOINT,
-    EVALUATION,
-    METRICS,
-    STEP,
-    Progress,
-    Task,
-    Tell,
-    Training,
-    fit_encoder,
-    train_split,
-)
+from cgipool.training.split import Training, train_split
+from cgipool.training.task import EVALUATION, STEP, Progress, Task, Tell
 
 SHUTDOWN_SECONDS = 30
 """How long torchrun waits for a process that it told to stop, unless TORCH_ELASTIC_SHUTDOWN_TIMEOUT says otherwise."""

@@ -81,8 +81,8 @@ class Group:
                 "it; to read it batch by batch: torchrun --nproc-per-node 1 -m cgipool train … --distributed"
             ) from None
 
-    def _put(self, values: Any, dtype: torch.dtype = torch.int64) -> Tensor:
-        return torch.tensor(values, dtype=dtype, device=self.device)
+    def _put(self, values: Any) -> Tensor:
+        return torch.tensor(values, dtype=torch.int64, device=self.device)
 
     def _ids(self, parts: Sequence[np.ndarray]) -> Tensor:
         """[S, n] graph ids, −1 behind the shorter ones."""

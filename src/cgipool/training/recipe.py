@@ -5,6 +5,7 @@
 
 import math
 import tomllib
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from types import NoneType
 from typing import Any, get_args, get_type_hints
@@ -177,6 +178,9 @@ class Recipe:
         return {name: value for name, value in self.to_json().items() if name not in ADDED or value != ADDED[name]}
 
 
+SETTINGS = tuple(field.name for field in fields(Recipe) if field.name != "name")
+"""All that can be set."""
+
 ADDED: dict[str, Any] = {
     "own_loss": 1.0,
     "norm": "none",
@@ -212,15 +216,29 @@ def parse_setting(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals:
         raise UserError(f"--set {text!r} is not of the form NAME=VALUE")
-    known = [field.name for field in fields(Recipe) if field.name != "name"]
-    if name not in known:
-        raise unknown("setting", name, known)
-    if value == "none" and NoneType in get_args(get_type_hints(Recipe)[name]):
+    if name not in SETTINGS:
+        raise unknown("setting", name, SETTINGS)
+    if value_of(name, value) is None:
         return name, None
     try:
         return name, tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         return name, value
+
+
+def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
+    """The values by name; a setting that is given twice is an error."""
+    settings: dict[str, Any] = {}
+    for name, value in map(parse_setting, texts):
+        if name in settings:
+            raise UserError(f"{name} is given twice")
+        settings[name] = value
+    return settings
+
+
+def value_of(name: str, value: Any) -> Any:
+    """A setting as a file has it: TOML cannot say none, so that "none" says it where a setting may have no value."""
+    return None if value == "none" and NoneType in get_args(get_type_hints(Recipe)[name]) else value
 
 
 def _one_of(kind: str, value: str, known: Any) -> None:

@@ -180,7 +180,7 @@ def prepare(folder: Path, identity: dict, splits: Sequence[Split], resume: bool,
         for old in folder.glob("split-*"):
             shutil.rmtree(old)
     elif known.exists() and resume:
-        before, now = ({"ensemble": 1} | made for made in (read_json(known), identity))
+        before, now = ({"ensemble": 1} | made for made in (_table(known, "recipe"), identity))
         before["recipe"] = ADDED | before["recipe"]
         differs = [name for name in now if name != "made_with" and before.get(name) != now[name]]
         if differs:
@@ -218,11 +218,20 @@ def waiting(tasks: Sequence[Task], tell: Tell) -> list[Task]:
     left = []
     for task in tasks:
         if (task.folder / "result.json").exists():
-            row = read_json(task.folder / "result.json")
+            row = _table(task.folder / "result.json", "epochs", "val_loss", "best_epoch")
             tell(finished(task, row["epochs"], row["val_loss"], row["best_epoch"]))
         else:
             left.append(task)
     return left
+
+
+def _table(path: Path, *names: str) -> dict[str, Any]:
+    """What a file of a run holds by name; one that lacks these names is an error that names it."""
+    held = read_json(path)
+    lacking = [name for name in names if not isinstance(held, dict) or name not in held]
+    if lacking:
+        raise UserError(f"{path} is damaged: it has no {lacking[0]}")
+    return held
 
 
 def _together(task: Task) -> bool:

@@ -76,9 +76,8 @@ class Shares:
         sizes = self.graphs.sizes[ids]
         mine = owners(sizes, self.processes) == self.process
         if not mine.any():
-            place = np.argsort(np.where(sizes > 0, sizes, sizes.max() + 1), kind="stable")[
-                :1
-            ]  # no empty one, if it can be
+            smallest_first = np.argsort(np.where(sizes > 0, sizes, sizes.max() + 1), kind="stable")
+            place = smallest_first[:1]  # no empty one, if it can be
             return Share(ids[place], place, len(ids), 0.0, (0.0,) * self.recipe.levels, True)
         weight = self.class_weight[self.graphs.y[ids]] * (sizes > 0)
         share = float(weight[mine].sum() / max(weight.sum(), 1e-12))  # all 0 where training has none of the classes
@@ -87,8 +86,8 @@ class Shares:
     def _own(self, sizes: Tensor, mine: np.ndarray) -> tuple[float, ...]:
         shares = []
         for _ in range(self.recipe.levels):
-            counted = sizes if self.by_nodes else sizes > 0
-            shares.append(int(counted[mine].sum()) / max(int(counted.sum()), 1))
+            counts = sizes if self.by_nodes else sizes > 0
+            shares.append(int(counts[mine].sum()) / max(int(counts.sum()), 1))
             sizes = kept_of(sizes, self.recipe.ratio)
         return tuple(shares)
 

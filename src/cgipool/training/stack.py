@@ -66,11 +66,6 @@ class Stack:
         return self.average or self.state
 
     @property
-    def splits(self) -> int:
-        """S."""
-        return len(next(iter(self.params.values())))
-
-    @property
     def parameters(self) -> int:
         """The weights of one model."""
         return sum(p[0].numel() for p in self.params.values())
@@ -80,14 +75,10 @@ class Stack:
         if isinstance(self.rate, Tensor):
             self.rate.fill_(self.recipe.rate_at(epoch))
 
-    def losses(self, batch: Batch, class_weight: Tensor, own_weight: float | Tensor) -> Tensor:
-        """[S] the loss of each split on its own batch."""
-        return self._losses(batch, class_weight, own_weight)[0]
-
-    def _losses(
+    def losses(
         self, batch: Batch, class_weight: Tensor, own_weight: float | Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The losses [S], and new values of buffers [S, …] by name."""
+        """[S] the loss of each split on its own batch, and new values of buffers [S, …] by name."""
 
         def one(state: dict[str, Tensor], batch: Batch, weight: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
             output = functional_call(self.base, state, (batch,))
@@ -98,7 +89,7 @@ class Stack:
 
     def step(self, batch: Batch, class_weight: Tensor, own_weight: float | Tensor) -> Tensor:
         """One step of every split; the losses [S] before it. A split's gradient does not depend on the others'."""
-        losses, buffers = self._losses(batch, class_weight, own_weight)
+        losses, buffers = self.losses(batch, class_weight, own_weight)
         losses.sum().backward()
         if self.recipe.clip > 0.0:
             self._clip()

@@ -128,7 +128,7 @@ class _Held:
                 key = min(record.keys() ^ (self._keys or set()))
                 raise UserError(f"graph {title!r}: key {key!r} is on some nodes or edges only; all or none is due")
         self.coded.extend([str(record[key]) for key in self._name_keys] for record in records)
-        self._floats.extend(float(record[key]) for record in records for key in self._float_keys)
+        self._floats.extend(_number(title, key, record[key]) for record in records for key in self._float_keys)
 
     def floats(self) -> tuple[NDArray[np.float32] | None, NDArray[np.float32] | None]:
         """The float columns, and apart from them the weight."""
@@ -145,6 +145,13 @@ class _Held:
         self._float_keys = sorted(floats)
         self._name_keys = sorted(self._keys - floats)
         self.coded = Coded(len(self._name_keys))
+
+
+def _number(title: str, key: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise UserError(f"graph {title!r}: key {key!r} must hold numbers, not {value!r}") from None
 
 
 class _Building:

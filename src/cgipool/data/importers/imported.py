@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,15 +38,6 @@ class Imported:
     """The featuriser of molecules as plain values."""
     splits: dict[str, list[Split]] = field(default_factory=dict)
     """Splits that go with the set, by file name."""
-
-    def with_scaffold_splits(self, count: int, seed: int) -> "Imported":
-        """The same with the splits 0 … count − 1 of the seed, by the scaffolds of its molecules."""
-        if "smiles" not in self.ids:
-            raise UserError(f"{self.graphs.name} is no set of molecules: it has no scaffolds to split by")
-        from cgipool.data.scaffolds import scaffold_splits
-
-        splits = scaffold_splits(self.ids["smiles"], seed=seed, indices=range(count))
-        return replace(self, splits=self.splits | {SCAFFOLDS: splits})
 
     def save(self, folder: str | Path) -> None:
         """Write everything into one folder, which appears whole or not at all; an earlier import in it is replaced."""

@@ -44,7 +44,7 @@ def _load(path: Path) -> Any:
         raise UserError(
             f"it holds pickled objects, which are not read; if you trust it, convert it: {CONVERT}"
         ) from None
-    except (RuntimeError, EOFError, ValueError, KeyError):
+    except Exception:  # what torch.load raises on foreign bytes depends on the bytes
         raise UserError("not a file that torch.save wrote, or only part of one") from None
 
 
@@ -52,10 +52,14 @@ def _dicts(held: Any) -> Iterator[dict[str, Any]]:
     """One dict of columns per graph."""
     if isinstance(held, tuple) and len(held) >= 2 and all(isinstance(part, dict) for part in held[:2]):
         yield from _cut(held[0], held[1])
-    elif isinstance(held, list | tuple) and held and all(isinstance(part, dict) for part in held):
+    elif isinstance(held, list | tuple) and held and all(_is_graph(part) for part in held):
         yield from held
     else:
         raise UserError(f"neither a list of dicts nor columns with slices; convert it: {CONVERT}")
+
+
+def _is_graph(held: Any) -> bool:
+    return isinstance(held, dict) and all(isinstance(key, str) for key in held)
 
 
 def _cut(columns: dict[str, Any], slices: dict[str, Any]) -> Iterator[dict[str, Any]]:

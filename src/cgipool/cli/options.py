@@ -1,0 +1,36 @@
+"""Options and arguments that several commands have in common, each worded once."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+DATA = Annotated[
+    str,
+    typer.Argument(metavar="NAME|PATH", help="A name of `cgipool data list`, a TU archive or folder, a saved set."),
+]
+MODEL = Annotated[Path, typer.Argument(metavar="MODEL", help="A file that `cgipool fit` wrote.")]
+RECIPE = Annotated[str, typer.Option(help="All settings at once: paper, released or strong.")]
+CHANGES = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="A setting of the recipe, such as epochs=100; a wrong name lists them. May be repeated.",
+    ),
+]
+DEVICE = Annotated[str, typer.Option(help="cpu or cuda.")]
+AS_JSON = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else, on stdout.")]
+
+STORE = Annotated[Path, typer.Option(metavar="DIR", help="The folder that keeps results.")]
+DEVICES = Annotated[str, typer.Option(help="cpu, cuda, or several: cuda:0,cuda:1 spreads the cells over them.")]
+AT_ONCE = Annotated[
+    int, typer.Option(min=1, help="Cells in hand at a time on each device. On a GPU 4 or 5 pay, by NVIDIA's MPS.")
+]
+JOBS = Annotated[int, typer.Option(min=1, help="On a CPU, splits trained at a time, one thread each.")]
+LIMIT = Annotated[
+    float | None, typer.Option(min=0, metavar="MINUTES", help="Stop after so long; the same command goes on.")
+]
+RETRY_FAILED = Annotated[
+    bool, typer.Option("--retry-failed", help="Try again what failed before; otherwise it is skipped.")
+]
