@@ -232,7 +232,7 @@ def test_unknown_negatives() -> None:
         CGIPool(4, negative="randon")
 
 
-BAD_RATIOS = [0, 0.0, -1, -0.5, math.nan, math.inf, 1.5, True, False, "0.8", None]
+BAD_RATIOS = [0, 0.0, -1, -0.5, math.nan, math.inf, 1.5, 2**63, True, False, "0.8", None]
 
 
 @pytest.mark.parametrize("ratio", BAD_RATIOS, ids=repr)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cgipool.data.names import Names, encode, encode_columns, end_to_end, look_up
+from cgipool.data.names import Names, encode, encode_columns, look_up
+from cgipool.data.parts import Coded, Parts
 from cgipool.errors import UserError
 
 if TYPE_CHECKING:
@@ -30,37 +31,12 @@ def from_networkx(
     edge_category_names: tuple[Names, ...] | None = None,
 ) -> "GraphSet":
     """The set of these graphs; names given fix the codes, otherwise the names that occur are sorted."""
-    from cgipool.data.graphs import GraphSet
-
-    parts = [_read(i, graph) for i, graph in enumerate(graphs)]
-    sizes = [part["size"] for part in parts]
-    rows = [len(part["source"]) for part in parts]
-    starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-
-    def column(key: str, counts: list[int]) -> NDArray[Any] | None:
-        return end_to_end(key, [part[key] for part in parts], counts)
-
-    y = np.array([part["y"] for part in parts], dtype=np.str_)
+    parts = Parts([_read(i, graph) for i, graph in enumerate(graphs)])
+    y = np.array([part["y"] for part in parts.parts], dtype=np.str_)
     codes, classes = encode(y) if class_names is None else (look_up(y, class_names, "class"), class_names)
-    category, category_names = _codes(column("category", sizes), category_names, "category")
-    edge_category, edge_category_names = _codes(column("edge_category", rows), edge_category_names, "edge category")
-    weight, truth = column("edge_weight", rows), column("node_truth", sizes)
-    return GraphSet.from_edges(
-        name,
-        sizes,
-        np.concatenate([np.empty(0, np.int64), *(part["source"] + starts[i] for i, part in enumerate(parts))]),
-        np.concatenate([np.empty(0, np.int64), *(part["target"] + starts[i] for i, part in enumerate(parts))]),
-        codes,
-        class_names=classes,
-        category=category,
-        category_names=category_names,
-        attributes=column("attributes", sizes),
-        edge_weight=None if weight is None else weight[:, 0],
-        edge_category=edge_category,
-        edge_category_names=edge_category_names,
-        edge_attributes=column("edge_attributes", rows),
-        node_truth=None if truth is None else truth[:, 0],
-    )
+    category = _codes(parts.of_nodes("category"), category_names, "category")
+    edge_category = _codes(parts.of_edges("edge_category"), edge_category_names, "edge category")
+    return parts.graphset(name, codes, classes, category, edge_category)
 
 
 def to_networkx(graphs: "GraphSet") -> list["networkx.Graph"]:
@@ -103,9 +79,7 @@ def _named(codes: NDArray[np.int32] | None, names: tuple[Names, ...]) -> NDArray
     return np.stack([np.array(names[j], dtype=object)[column] for j, column in enumerate(codes.T)], axis=1)
 
 
-def _codes(
-    values: NDArray[Any] | None, names: tuple[Names, ...] | None, what: str
-) -> tuple[NDArray[np.int32] | None, tuple[Names, ...]]:
+def _codes(values: NDArray[Any] | None, names: tuple[Names, ...] | None, what: str) -> Coded:
     if values is None:
         return None, ()
     if names is None:

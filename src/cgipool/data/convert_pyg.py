@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cgipool.data.names import Names, encode, encode_columns, end_to_end
+from cgipool.data.names import Names, encode, encode_columns
+from cgipool.data.parts import Coded, Parts
 from cgipool.errors import UserError
 
 if TYPE_CHECKING:
@@ -30,38 +31,12 @@ def from_pyg(
     edge_category_names: tuple[Names, ...] | None = None,
 ) -> "GraphSet":
     """The set of these graphs; with names given, labels are codes into them."""
-    from cgipool.data.graphs import GraphSet
-
-    parts = [_read(i, data) for i, data in enumerate(graphs)]
-    sizes = [part["size"] for part in parts]
-    rows = [len(part["source"]) for part in parts]
-    starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-    y = np.array([part["y"] for part in parts], dtype=np.int64)
+    parts = Parts([_read(i, data) for i, data in enumerate(graphs)])
+    y = np.array([part["y"] for part in parts.parts], dtype=np.int64)
     codes, classes = encode(y) if class_names is None else (y, class_names)
-
-    def column(key: str, counts: list[int], dtype: type) -> NDArray[Any] | None:
-        values = end_to_end(key, [part[key] for part in parts], counts)
-        return None if values is None else values.astype(dtype)
-
-    category, category_names = _codes(column("category", sizes, np.int64), category_names)
-    edge_category, edge_category_names = _codes(column("edge_category", rows, np.int64), edge_category_names)
-    weight, truth = column("edge_weight", rows, np.float32), column("node_truth", sizes, np.bool_)
-    return GraphSet.from_edges(
-        name,
-        sizes,
-        np.concatenate([np.empty(0, np.int64), *(part["source"] + starts[i] for i, part in enumerate(parts))]),
-        np.concatenate([np.empty(0, np.int64), *(part["target"] + starts[i] for i, part in enumerate(parts))]),
-        codes,
-        class_names=classes,
-        category=category,
-        category_names=category_names,
-        attributes=column("attributes", sizes, np.float32),
-        edge_weight=None if weight is None else weight[:, 0],
-        edge_category=edge_category,
-        edge_category_names=edge_category_names,
-        edge_attributes=column("edge_attributes", rows, np.float32),
-        node_truth=None if truth is None else truth[:, 0],
-    )
+    category = _codes(parts.of_nodes("category", np.int64), category_names)
+    edge_category = _codes(parts.of_edges("edge_category", np.int64), edge_category_names)
+    return parts.graphset(name, codes, classes, category, edge_category)
 
 
 def to_pyg(graphs: "GraphSet") -> list["Data"]:
@@ -91,9 +66,7 @@ def to_pyg(graphs: "GraphSet") -> list["Data"]:
     return made
 
 
-def _codes(
-    values: NDArray[Any] | None, names: tuple[Names, ...] | None
-) -> tuple[NDArray[np.int32] | None, tuple[Names, ...]]:
+def _codes(values: NDArray[Any] | None, names: tuple[Names, ...] | None) -> Coded:
     if values is None:
         return None, ()
     return encode_columns(values) if names is None else (values.astype(np.int32), names)

@@ -48,8 +48,8 @@ class Origin(NamedTuple):
 
 
 def check_ratio(ratio: float | int) -> float | int:
-    """The ratio, if it is a share in (0, 1] or a count of at least 1."""
-    if isinstance(ratio, Integral) and not isinstance(ratio, bool) and ratio >= 1:
+    """The ratio, if it is a share in (0, 1] or a count of at least 1 that torch can hold."""
+    if isinstance(ratio, Integral) and not isinstance(ratio, bool) and 1 <= ratio < 2**63:
         return int(ratio)
     if isinstance(ratio, Real) and not isinstance(ratio, Integral) and 0.0 < ratio <= 1.0:
         return float(ratio)
