@@ -4,8 +4,9 @@
     python tools/results.py --check    only say which differ; exit code 1 if any does
 
 In a Markdown file a table stands between `<!-- results: WHAT [NAME] -->` and `<!-- end of results -->`. What there is
-to ask for is in `results_tables.TABLES`, of a study or of several, and in `search_tables.SEARCH_TABLES`, of a search.
-Figures are `docs/images/results/STUDY-FIGURE.svg`, as the report draws them.
+to ask for is in `results_tables.TABLES` and `paired_tables.PAIRED_TABLES`, of a study or of several, and in
+`search_tables.SEARCH_TABLES`, of a search. Figures are `docs/images/results/STUDY-FIGURE.svg`, as the report draws
+them.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from cgipool.files import read_json, write_atomically
 from cgipool.report.figures import figures_of
 from cgipool.report.view import DONE, View, view_of
 from cgipool.study.records import read_book
+from paired_tables import PAIRED_TABLES
 from results_tables import TABLES
 from search_tables import SEARCH_TABLES, Search
 
@@ -59,7 +61,7 @@ def filled(text: str, results: Results) -> str:
         if what in SEARCH_TABLES:
             made = SEARCH_TABLES[what](results.searches[name])
         else:
-            made = TABLES[what](results.studies, *([results.studies[name]] if name else []))
+            made = (TABLES | PAIRED_TABLES)[what](results.studies, *([results.studies[name]] if name else []))
         return f"{match[1]}\n{made}\n\n{match[4]}"
 
     return PLACE.sub(table, text)

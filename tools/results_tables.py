@@ -8,7 +8,6 @@ from datetime import datetime
 import numpy as np
 
 from cgipool.report.blocks import Block, blocks_of, number
-from cgipool.report.compare import Against, against_baseline
 from cgipool.report.tables import markdown_block
 from cgipool.report.view import DONE, Entry, View
 from cgipool.study.estimate import in_words
@@ -44,7 +43,7 @@ def accuracy(views: Views, view: View) -> str:
 
 def recipes(views: Views, view: View) -> str:
     """The same, and what recipe `paper` gave."""
-    block, methods = _titled(view, "Accuracy"), iter(view.methods)
+    block, methods = titled(view, "Accuracy"), iter(view.methods)
     rows: list[list[str]] = []
     places = []
     for row in block.rows:
@@ -60,13 +59,13 @@ def recipes(views: Views, view: View) -> str:
 
 def _beside(views: Views, entry: Entry | None) -> str:
     """What recipe `paper` gave in an entry's place, and the difference to that."""
-    other = _by_the_paper(views, entry.method, entry.context) if entry else None
+    other = by_the_paper(views, entry.method, entry.context) if entry else None
     if entry is None or entry.summary is None or other is None or other.summary is None:
         return "–"
     return f"{number(other.summary.mean)} ({number(entry.summary.mean - other.summary.mean, sign=True)})"
 
 
-def _by_the_paper(views: Views, method: str, context: str) -> Entry | None:
+def by_the_paper(views: Views, method: str, context: str) -> Entry | None:
     """The entry of a method on a data set with recipe `paper`."""
     found = (views[name].of(method, context) for name in ("table1", "table2", "controls") if name in views)
     return next((entry for entry in found if entry is not None), None)
@@ -88,10 +87,11 @@ def gaps(views: Views, view: View) -> str:
 
 
 def _block(view: View, title: str) -> str:
-    return markdown_block(_titled(view, title))
+    return markdown_block(titled(view, title))
 
 
-def _titled(view: View, title: str) -> Block:
+def titled(view: View, title: str) -> Block:
+    """The table of a study's report that has this title."""
     return next(block for block in blocks_of(view) if block.title == title)
 
 
@@ -215,96 +215,7 @@ def minus(one: Entry | None, other: Entry | None) -> str:
     return f"{number(one.summary.mean - other.summary.mean, sign=True)} ± {number(se)}"
 
 
-def gained(views: Views, view: View) -> str:
-    """Another recipe against the paper's, on the same splits."""
-    return _paired_table(
-        view,
-        lambda method, context: _by_the_paper(views, method, context),
-        f"Recipe {view.study.name} minus recipe paper, where the latter was run",
-    )
-
-
-def ensembles(views: Views) -> str:
-    """What ten members give over one model by the same recipe, on the splits that both have."""
-    return _paired_table(
-        views["ensembles"],
-        lambda method, context: views["strong"].of(method, context),
-        "Ensembles of ten minus single models",
-    )
-
-
-def controls(views: Views) -> str:
-    """How much every method of Table 1 adds over no pooling at all, on the same splits."""
-    return _paired_table(
-        views["table1"],
-        lambda _, context: views["controls"].of("none", context),
-        "Each method minus the same network without pooling",
-    )
-
-
-def sweep(views: Views, view: View) -> str:
-    """One method over a setting: under each mean the difference to Table 1, and how its discriminator does."""
-    papers = {e.wanted.key: _by_the_paper(views, e.method, str(e.wanted.at["dataset"])) for e in view.entries}
-    others = {key: e for key, e in papers.items() if e and e.wanted.key != key}
-    found = _paired({(e.wanted.key, ""): (e, others.get(e.wanted.key)) for e in view.entries})
-
-    def told(row: int, what: Callable[[Entry], str]) -> list[str]:
-        entries = [view.entry(row, column) for column in range(len(view.columns))]
-        return [what(entry) if entry and entry.record else "–" for entry in entries]
-
-    block = _titled(view, "Accuracy")
-    rows = []
-    for number_of_row, row in enumerate(block.rows):
-        rows += [row, ["minus Table 1", *told(number_of_row, lambda e: _signed(found.get((e.wanted.key, ""))))]]
-        if view.methods == ["cgi"]:
-            rows.append(["discriminator right", *told(number_of_row, lambda e: _levels(e, "discriminator_accuracy"))])
-    words = [
-        "Test accuracy in percent: mean over splits ± its standard error.",
-        f"Under it: minus the cell of Table 1, ± the standard error of the corrected paired test. {_marks(found)}",
-    ]
-    if view.methods == ["cgi"]:
-        words.append("Under that: how often the discriminator is right on validation graphs, level by level.")
-    head = [block.head[0], *(f"{view.layout.columns} {column}" for column in view.columns)]
-    return markdown_block(replace(block, words=words, head=head, rows=rows))
-
-
-def _paired_table(view: View, other: Callable[[str, str], Entry | None], what: str) -> str:
-    """The cells of a study, each minus another of the same splits."""
-    found = _paired({(e.method, e.context): (e, other(e.method, e.context)) for e in view.entries})
-    rows = [
-        [view.title(method), *(_signed(found.get((method, context))) for context in view.contexts)]
-        for method in view.methods
-    ]
-    words = [
-        f"{what}, in percentage points, ± the standard error of the corrected paired test.",
-        _marks(found),
-    ]
-    return markdown_block(Block("", words, [view.layout.methods, *view.contexts], rows))
-
-
-def _paired(pairs: dict[tuple[str, str], tuple[Entry, Entry | None]]) -> dict[tuple[str, str], Against]:
-    """By place, the second of two entries of the same splits minus the first, where both were run."""
-    records = {}
-    for place, (one, other) in pairs.items():
-        if one.record and other and other.record:
-            records["ours", " ".join(place)], records["theirs", " ".join(place)] = one.record, other.record
-    found = against_baseline(records, "theirs")
-    return {place: found["ours", " ".join(place)] for place in pairs if ("ours", " ".join(place)) in found}
-
-
-def _signed(one: Against | None) -> str:
-    """The first minus the second of a pair."""
-    if one is None:
-        return "–"
-    return f"{number(-one.paired.difference, sign=True)} ± {number(one.paired.se)} {one.mark}".strip()
-
-
-def _marks(found: dict[tuple[str, str], Against]) -> str:
-    comparisons = f"{len(found)} comparisons of this table"
-    return f"▲ significantly better, ▼ worse: p below 0.05, Holm-adjusted for the {comparisons}."
-
-
-def _levels(entry: Entry, name: str) -> str:
+def levels(entry: Entry, name: str) -> str:
     """A diagnostic of CGIPool, level by level: means over splits, at the best epoch."""
     told = [row["diagnostics"][name] for row in entry.record.splits] if entry.record else []
     return " / ".join(number(float(level)) for level in np.mean(told, axis=0)) if told else "–"
@@ -318,7 +229,7 @@ def diagnostics(views: Views, view: View) -> str:
         if entry is None or entry.record is None:
             continue
         alpha = entry.record.cell["recipe"]["alpha"]
-        rows.append([context, f"{alpha:g}", *(_levels(entry, name) for name in DIAGNOSTICS)])
+        rows.append([context, f"{alpha:g}", *(levels(entry, name) for name in DIAGNOSTICS)])
     words = [
         "Means over 20 splits on the validation graphs, one number per level. A discriminator that knows nothing has "
         "L_MI = 2 ln 2 = 1.39, in the released form ln 2 = 0.69, and is right in half of the cases; at ratio 0.8 the "
@@ -371,11 +282,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "claims": claims,
     "floor": floor,
     "duplicates": duplicates,
-    "gained": gained,
-    "controls": controls,
-    "ensembles": ensembles,
     "settings": settings,
-    "sweep": sweep,
     "diagnostics": diagnostics,
     "early": early,
 }

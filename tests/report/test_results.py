@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from stores import add_cell, add_study, write
 
+import paired_tables
 import results
 import results_tables
 from cgipool.study.plan import read_study
@@ -84,7 +85,7 @@ def test_paired_differences_are_of_the_same_splits(tmp_path: Path) -> None:
     assert one.record is not None
     each = np.array([3.0] * 19 + [4.0])
     se = each.std(ddof=1) * np.sqrt(1 / 20 + one.record.test_to_train)
-    found = dict(rows(results_tables.controls(views)))
+    found = dict(rows(paired_tables.controls(views)))
     assert found == {"TopKPool": f"+{each.mean():.2f} ± {se:.2f} ▲", "CGIPool": "–"}
 
 
@@ -100,7 +101,7 @@ def test_ensembles_are_paired_on_the_splits_that_both_have(tmp_path: Path) -> No
             row["test"]["accuracy"] = (70 + number + (2 + (number == 0)) * (splits == 5)) / 100
         write(path, record)
     views = results.read(tmp_path).studies
-    ((_, told),) = rows(results_tables.ensembles(views))
+    ((_, told),) = rows(paired_tables.ensembles(views))
     assert told.startswith("+2.20 ± ")
 
 
@@ -200,6 +201,6 @@ def test_a_sweep_is_beside_its_cell_of_table_1(tmp_path: Path) -> None:
             row["diagnostics"] = {"discriminator_accuracy": [0.5, 0.5 + number / 2, split % 2]}
         write(path, record)
     views = results.read(tmp_path).studies
-    _, difference, right = rows(results_tables.sweep(views, views["alpha"]))
+    _, difference, right = rows(paired_tables.sweep(views, views["alpha"]))
     assert difference == ["minus Table 1", "–", "−3.05 ± 0.09 ▼"]
     assert right == ["discriminator right", "0.50 / 0.50 / 0.50", "0.50 / 1.00 / 0.50"]
