@@ -11,6 +11,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,14 @@ def test_an_output_that_lacks_a_character_gets_its_code(monkeypatch: pytest.Monk
     assert "CGIPool" in done.stdout
     done = started("-c", "from cgipool.cli import app, main; app.command('say')(lambda: print('α')); main(['say'])")
     assert (done.stdout, done.stderr) == ("\\u03b1\n", "")
+
+
+def test_json_is_json_in_any_encoding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
+    some = motifs(20)
+    replace(some, name="Moleküle", class_names=("Häuser 🏠", *some.class_names[1:])).save(tmp_path / "set")
+    done = started("-m", "cgipool", "data", "info", str(tmp_path / "set"), "--json")
+    assert json.loads(done.stdout)["classes"][0]["name"] == "Häuser 🏠"
 
 
 def test_version_and_help_do_not_wait_for_torch() -> None:

@@ -41,7 +41,7 @@ def sweep(views: Views, view: View) -> str:
     """One method over a setting: under each mean the difference to Table 1, and how its discriminator does."""
     papers = {e.wanted.key: by_the_paper(views, e.method, str(e.wanted.at["dataset"])) for e in view.entries}
     others = {key: e for key, e in papers.items() if e and e.wanted.key != key}
-    found = _paired({(e.wanted.key, ""): (e, others.get(e.wanted.key)) for e in view.entries})
+    found = _paired({e.wanted.key: (e, others.get(e.wanted.key)) for e in view.entries})
 
     def told(row: int, what: Callable[[Entry], str]) -> list[str]:
         entries = [view.entry(row, column) for column in range(len(view.columns))]
@@ -50,7 +50,7 @@ def sweep(views: Views, view: View) -> str:
     block = titled(view, "Accuracy")
     rows = []
     for number_of_row, row in enumerate(block.rows):
-        rows += [row, ["minus Table 1", *told(number_of_row, lambda e: _signed(found.get((e.wanted.key, ""))))]]
+        rows += [row, ["minus Table 1", *told(number_of_row, lambda e: _signed(found.get(e.wanted.key)))]]
         if view.methods == ["cgi"]:
             rows.append(["discriminator right", *told(number_of_row, lambda e: levels(e, "discriminator_accuracy"))])
     words = [
@@ -65,9 +65,9 @@ def sweep(views: Views, view: View) -> str:
 
 def _paired_table(view: View, other: Callable[[str, str], Entry | None], what: str) -> str:
     """The cells of a study, each minus another of the same splits."""
-    found = _paired({(e.method, e.context): (e, other(e.method, e.context)) for e in view.entries})
+    found = _paired({f"{e.method} {e.context}": (e, other(e.method, e.context)) for e in view.entries})
     rows = [
-        [view.title(method), *(_signed(found.get((method, context))) for context in view.contexts)]
+        [view.title(method), *(_signed(found.get(f"{method} {context}")) for context in view.contexts)]
         for method in view.methods
     ]
     words = [
@@ -77,14 +77,13 @@ def _paired_table(view: View, other: Callable[[str, str], Entry | None], what: s
     return markdown_block(Block("", words, [view.layout.methods, *view.contexts], rows))
 
 
-def _paired(pairs: dict[tuple[str, str], tuple[Entry, Entry | None]]) -> dict[tuple[str, str], Against]:
+def _paired(pairs: dict[str, tuple[Entry, Entry | None]]) -> dict[str, Against]:
     """By place, the second of two entries of the same splits minus the first, where both were run."""
     records = {}
     for place, (one, other) in pairs.items():
         if one.record and other and other.record:
-            records["ours", " ".join(place)], records["theirs", " ".join(place)] = one.record, other.record
-    found = against_baseline(records, "theirs")
-    return {place: found["ours", " ".join(place)] for place in pairs if ("ours", " ".join(place)) in found}
+            records["ours", place], records["theirs", place] = one.record, other.record
+    return {place: found for (_, place), found in against_baseline(records, "theirs").items()}
 
 
 def _signed(one: Against | None) -> str:
@@ -94,7 +93,7 @@ def _signed(one: Against | None) -> str:
     return f"{number(-one.paired.difference, sign=True)} ± {number(one.paired.se)} {one.mark}".strip()
 
 
-def _marks(found: dict[tuple[str, str], Against]) -> str:
+def _marks(found: dict[str, Against]) -> str:
     comparisons = f"{len(found)} comparisons of this table"
     return f"▲ significantly better, ▼ worse: p below 0.05, Holm-adjusted for the {comparisons}."
 

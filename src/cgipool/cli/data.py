@@ -57,7 +57,7 @@ def info(
     with downloading() as progress:
         described = describe(load_dataset(data, progress=progress))
     if as_json:
-        typer.echo(json.dumps(described, ensure_ascii=False))
+        typer.echo(json.dumps(described))
     else:
         output().print(info_table(described))
 
@@ -120,7 +120,7 @@ def import_(
     described = describe(saved.graphs)
     if as_json:
         skipped = [row._asdict() for row in read_skipped(out)]
-        typer.echo(json.dumps(described | {"skipped": skipped, "out": str(out)}, ensure_ascii=False))
+        typer.echo(json.dumps(described | {"skipped": skipped, "out": str(out)}))
         return
     console = output()
     console.print(info_table(described))

@@ -231,7 +231,7 @@ def train(
     if result is None:
         return
     if as_json:
-        typer.echo(json.dumps(result.to_json(), ensure_ascii=False, allow_nan=False))
+        typer.echo(json.dumps(result.to_json(), allow_nan=False))
     else:
         output().print(*result_tables(result, title, out), sep="\n")
 

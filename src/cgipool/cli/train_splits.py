@@ -62,7 +62,7 @@ def train_by_all(
     with process_group(device) as ranks:
         with downloading() as progress:
             graphs = ranks.open(data, progress)
-        run |= {"recipe": choose(family=graphs.family)}
+        run = run | {"recipe": choose(family=graphs.family)}
         splits = ranks.splits_of_first(lambda: draw(graphs))
         if not ranks.first:
             try:

@@ -37,8 +37,9 @@ class Parts:
 
     def ends(self, key: str) -> NDArray[np.int64]:
         """[E] one end of all edges, in numbers of the whole set."""
-        starts = np.cumsum([0, *self.sizes[:-1]], dtype=np.int64)
-        return np.concatenate([np.empty(0, np.int64), *(p[key] + s for p, s in zip(self.parts, starts, strict=False))])
+        starts = np.cumsum(self.sizes, dtype=np.int64) - np.array(self.sizes, dtype=np.int64)
+        ends = (part[key] + start for part, start in zip(self.parts, starts, strict=True))
+        return np.concatenate([np.empty(0, np.int64), *ends])
 
     def graphset(
         self, name: str, y: NDArray[np.signedinteger], class_names: Names, category: Coded, edge_category: Coded

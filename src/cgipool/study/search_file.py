@@ -126,8 +126,8 @@ def _on_family(given: dict[str, Any], family: str) -> dict[str, Any]:
         return table | {"datasets": names}
 
     rungs = [within(rung, f"rung {number}") for number, rung in enumerate(given["rung"], start=1)]
-    apart = {key: within(given[key], APART) for key in ("one_at_a_time",) if key in given}
-    return within(given, "the file") | {"rung": rungs} | apart
+    whole = within(given, "the file") | {"rung": rungs}
+    return whole | ({"one_at_a_time": within(given["one_at_a_time"], APART)} if "one_at_a_time" in given else {})
 
 
 def _names(given: dict[str, Any], key: str, where: str) -> list[str]:
