@@ -52,7 +52,8 @@ def recipes(views: Views, view: View) -> str:
         if row[0] != "published":
             method = next(methods)
             rows.append(["recipe paper", *(_beside(views, view.of(method, context)) for context in view.contexts)])
-    words = [*block.words[:-1], "Also under it: the mean by recipe paper, and ours minus it.", block.words[-1]]
+    under = "Under it: the mean by recipe paper, then the published one, each with ours minus it in parentheses."
+    words = [under if line.startswith("Under it") else line for line in block.words]
     strong = {(places[row], column) for row, column in block.strong}
     return markdown_block(replace(block, words=words, rows=rows, strong=strong))
 

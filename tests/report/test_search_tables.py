@@ -71,7 +71,7 @@ def test_strong_is_the_best_of_each_familys_searches(family: str) -> None:
     """That of the settings first, then that of the losses' weight on its winner: recomputed from the kept validation
     accuracies, not read from the tables."""
     changes: dict[str, Any] = {}
-    for name in (f"search-{family}", f"losses-{family}"):
+    for name in (f"search-{family}", f"search-losses-{family}"):
         search = read_json(REPOSITORY / "results" / "strong" / "searches" / f"{name}.json")
         assert {CATALOGUE[dataset].family for dataset in search["datasets"]} == {family}
         assert search["base"] == PAPER.but(epochs=120, **changes).to_json()

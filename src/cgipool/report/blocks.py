@@ -59,10 +59,10 @@ def accuracy(view: View) -> Block:
 
 
 def number(value: float | None, digits: int = 2, sign: bool = False) -> str:
-    """A number with a true minus; a dash for None."""
+    """A number with a true minus, which 0 has none of; a dash for None."""
     if value is None:
         return NOTHING
-    text = f"{value:+.{digits}f}" if sign else f"{value:.{digits}f}"
+    text = f"{value:+z.{digits}f}" if sign else f"{value:z.{digits}f}"
     return text.replace("-", "−")
 
 
