@@ -4,7 +4,7 @@ Shapes: C positions, d features. Only the living nodes of a level count. Modules
 training step moves is given out, as `vmap` needs, and the trainer writes it (see `Model.update`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import torch
@@ -36,6 +36,8 @@ class BatchNorm(nn.Module):
 
     running_mean: Tensor
     running_var: Tensor
+    whole: Callable[[Tensor], Tensor] = staticmethod(lambda sums: sums)
+    """Makes sums over a whole batch of those over the part of it that this process has."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -47,11 +49,15 @@ class BatchNorm(nn.Module):
         """X [C, d] → X normalised."""
         if not self.training:
             return Normed(self._scaled(x - self.running_mean, self.running_var), {})
-        nodes = level.alive.sum()
-        mean = _mean(x, level, nodes)
+        nodes = self.whole(level.alive.sum())
+        mean = self._mean(x, level, nodes)
         centered = x - mean
-        variance = _mean(centered.square(), level, nodes)
+        variance = self._mean(centered.square(), level, nodes)
         return Normed(self._scaled(centered, variance), self._moved(mean.detach(), variance.detach(), nodes))
+
+    def _mean(self, x: Tensor, level: Level, nodes: Tensor) -> Tensor:
+        """[d] the mean over the living nodes, so many."""
+        return self.whole(level.sums(x, level.alive.unsqueeze(1)).sum((0, 1))) / nodes.clamp(min=1.0)
 
     def _scaled(self, centered: Tensor, variance: Tensor) -> Tensor:
         return torch.addcmul(self.bias, centered, self.weight * torch.rsqrt(variance + EPSILON))
@@ -67,11 +73,6 @@ class BatchNorm(nn.Module):
     def extra_repr(self) -> str:
         """Shown in the module's repr."""
         return str(len(self.weight))
-
-
-def _mean(x: Tensor, level: Level, nodes: Tensor) -> Tensor:
-    """[d] the mean over the living nodes, so many."""
-    return level.sums(x, level.alive.unsqueeze(1)).sum((0, 1)) / nodes.clamp(min=1.0)
 
 
 class LayerNorm(nn.Module):

@@ -27,6 +27,7 @@ from cgipool.data.graphs import GraphSet
 from cgipool.data.splits import Split, check_graphs
 from cgipool.errors import UserError
 from cgipool.files import read_json, write_json
+from cgipool.norm import BatchNorm
 from cgipool.pool.own import is_own
 from cgipool.training.evaluate import NODES_PER_BATCH, Evaluation, combined, pieces
 from cgipool.training.initial import fit_encoder
@@ -111,10 +112,13 @@ class DistributedTraining(Training):
 
         Tried on the smallest and the largest graph first: a class of the user's own must give two processes what it
         gives one, and it must be known whether there are weights that no gradient reaches, as those of a loss that is
-        left out because its weight is 0.
+        left out because its weight is 0. That is tried in this process alone, without batch norm's statistics, in
+        which all have to take part.
         """
-        part = Part(self.state.network, self.class_weight, self.recipe.label_smoothing)
+        part = Part(self.state.network, self.class_weight, self.recipe.label_smoothing, self.ranks.sum)
         trial = copy.deepcopy(part).train()  # running statistics would remember it
+        for norm in (module for module in trial.modules() if isinstance(module, BatchNorm)):
+            norm.eval()
         ids = self.task.split.train[np.argsort(self.batcher.graphs.sizes[self.task.split.train])[[0, -1]]]
 
         def loss(process: int, processes: int, own_weight: float) -> Tensor:

@@ -103,6 +103,10 @@ class Ranks:
         dist.all_reduce(whole)
         return whole
 
+    def sum(self, values: Tensor) -> Tensor:
+        """The same, where they are, with a gradient: that of the losses of all processes."""
+        return _Sum.apply(values)
+
     def any(self, here: bool) -> bool:
         """Whether it holds for one of them."""
         return bool(self.total(torch.tensor(float(here))) > 0)
@@ -149,6 +153,22 @@ class Ranks:
             content = self.bytes_of_first(path.read_bytes() if self.first and there else b"")
             if there and not self.first:
                 path.write_bytes(content)
+
+
+class _Sum(torch.autograd.Function):
+    """The sum over all processes. Each one's values move the losses of all, so that their gradients are summed too."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        whole = values.clone()
+        dist.all_reduce(whole)
+        return whole
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        whole = gradient.clone()
+        dist.all_reduce(whole)
+        return whole
 
 
 @contextlib.contextmanager

@@ -2,12 +2,12 @@
 
 The parts of all processes add up to the batch: of a loss that is a mean over graphs (or nodes), a part gives its own
 mean times its share of the graphs (or nodes), and draws that go by a graph's place in the batch go by its place in the
-whole one.
+whole one. Batch norm's sums over nodes are added up on the way.
 """
 
 import contextlib
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from cgipool.data.splits import Ids
 from cgipool.errors import UserError
 from cgipool.level import kept_of
 from cgipool.network import Head, Model
+from cgipool.norm import BatchNorm
 from cgipool.pool.base import Pooled
 from cgipool.training.objective import objective
 from cgipool.training.recipe import Recipe
@@ -92,10 +93,20 @@ class Shares:
         return tuple(shares)
 
 
+Total = Callable[[Tensor], Tensor]
+"""Sums what each process has over all of them, with a gradient."""
+
+
+def alone(sums: Tensor) -> Tensor:
+    """The sums of a process that has no others."""
+    return sums
+
+
 @contextlib.contextmanager
-def part_of(network: Model, share: Share) -> Iterator[None]:
+def part_of(network: Model, share: Share, total: Total = alone) -> Iterator[None]:
     """Inside, the network treats the batch that it is given as this part of a larger one: own losses and diagnostics
-    are what the part adds to those of the whole, and the head's dropout is drawn for the places in the whole."""
+    are what the part adds to those of the whole, the head's dropout is drawn for the places in the whole, and batch
+    norm, which in training goes by the whole, gets its sums by `total`."""
     handles = [
         pool.register_forward_hook(partial(_shrink, by))
         for pool, by in zip(getattr(network, "pools", ()), share.own, strict=False)
@@ -105,11 +116,16 @@ def part_of(network: Model, share: Share) -> Iterator[None]:
         place = torch.from_numpy(share.place).to(next(head.parameters()).device)
         handles.append(head.register_forward_pre_hook(partial(_spread, place, share.graphs)))
         handles.append(head.register_forward_hook(partial(_pick, place)))
+    norms = [module for module in network.modules() if isinstance(module, BatchNorm)]
+    for norm in norms:
+        norm.whole = lambda sums: total(0.0 * sums if share.idle else sums)
     try:
         yield
     finally:
         for handle in handles:
             handle.remove()
+        for norm in norms:
+            del norm.whole
 
 
 def _shrink(by: float, pool: nn.Module, given: Any, pooled: Pooled) -> Pooled:
@@ -130,23 +146,21 @@ def _pick(place: Tensor, head: nn.Module, given: Any, logits: Tensor) -> Tensor:
 class Part(nn.Module):
     """What a process's part of a batch adds to the loss."""
 
-    def __init__(self, network: Model, class_weight: Tensor, smoothing: float = 0.0) -> None:
+    def __init__(self, network: Model, class_weight: Tensor, smoothing: float = 0.0, total: Total = alone) -> None:
         super().__init__()
-        self.network, self.class_weight, self.smoothing = network, class_weight, smoothing
+        self.network, self.class_weight, self.smoothing, self.total = network, class_weight, smoothing, total
 
     def forward(self, batch: Batch, share: Share, own_weight: float) -> Tensor:
-        """A scalar; the sum over processes is the loss of the whole batch."""
-        with part_of(self.network, share):
+        """A scalar; the sum over processes is the loss of the whole batch. The network's buffers are moved on."""
+        with part_of(self.network, share, self.total):
             output = self.network(batch)
+        self.network.update(output.buffers)
         return objective(output, batch, self.class_weight, own_weight, share.weight, self.smoothing)
 
 
 def check_alone(sizes: np.ndarray, recipe: Recipe, method: str) -> None:
-    """An error for what looks beyond a process's own graphs: statistics over the nodes of a batch, and a method that
-    takes a negative of a one-node graph from the next graph of the batch, if there are such graphs before its last
-    pool."""
-    if recipe.norm == "batch":
-        raise UserError("norm=batch cannot train --distributed: its statistics are over a whole batch; norm=layer can")
+    """An error for what looks beyond a process's own graphs: a method that takes a negative of a one-node graph from
+    the next graph of the batch, if there are such graphs before its last pool."""
     if method not in BY_NODES:
         return
     left = torch.from_numpy(np.unique(sizes))
