@@ -42,7 +42,7 @@ def accuracy(views: Views, view: View) -> str:
 
 
 def recipes(views: Views, view: View) -> str:
-    """The same, and what recipe `paper` gave."""
+    """The same, what recipe `paper` gave, and what ensembles add where they were run."""
     block, methods = titled(view, "Accuracy"), iter(view.methods)
     rows: list[list[str]] = []
     places = []
@@ -51,8 +51,13 @@ def recipes(views: Views, view: View) -> str:
         rows.append(row)
         if row[0] != "published":
             method = next(methods)
-            rows.append(["recipe paper", *(_beside(views, view.of(method, context)) for context in view.contexts)])
+            entries = [view.of(method, context) for context in view.contexts]
+            rows.append(["recipe paper", *(_beside(views, entry) for entry in entries)])
+            together = [_together(views, entry) for entry in entries]
+            rows += [["ten together", *together]] if set(together) != {number(None)} else []
     under = "Under it: the mean by recipe paper, then the published one, each with ours minus it in parentheses."
+    if any(row[0] == "ten together" for row in rows):
+        under += " Ten together: what an ensemble of ten adds to one model, on the splits that have both."
     words = [under if line.startswith("Under it") else line for line in block.words]
     strong = {(places[row], column) for row, column in block.strong}
     return markdown_block(replace(block, words=words, rows=rows, strong=strong))
@@ -64,6 +69,15 @@ def _beside(views: Views, entry: Entry | None) -> str:
     if entry is None or entry.summary is None or other is None or other.summary is None:
         return "–"
     return f"{number(other.summary.mean)} ({number(entry.summary.mean - other.summary.mean, sign=True)})"
+
+
+def _together(views: Views, entry: Entry | None) -> str:
+    """By how many points an ensemble is better, on the splits that it and an entry have."""
+    other = views["ensembles"].of(entry.method, entry.context) if entry and "ensembles" in views else None
+    if entry is None or entry.record is None or other is None or other.record is None:
+        return number(None)
+    one, ten = ({row["split"]: row["test"]["accuracy"] for row in e.record.splits} for e in (entry, other) if e.record)
+    return number(100 * float(np.mean([ten[split] - one[split] for split in one.keys() & ten.keys()])), sign=True)
 
 
 def by_the_paper(views: Views, method: str, context: str) -> Entry | None:

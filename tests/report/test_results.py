@@ -103,6 +103,7 @@ def test_ensembles_are_paired_on_the_splits_that_both_have(tmp_path: Path) -> No
     views = results.read(tmp_path).studies
     ((_, told),) = rows(paired_tables.ensembles(views))
     assert told.startswith("+2.20 ± ")
+    assert rows(results_tables.recipes(views, views["strong"]))[-1] == ["ten together", "+2.20"]
 
 
 def test_another_recipe_stands_beside_the_papers(tmp_path: Path) -> None:
