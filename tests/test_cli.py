@@ -369,9 +369,23 @@ def test_data_info(tmp_path: Path, own_cache: Path, capsys: pytest.CaptureFixtur
     assert (described["graphs"], described["nodes"], described["edges"]) == (12, 24, 12)
     assert main(["data", "info", path]) == 0
     said = capsys.readouterr().out
-    for text in ("24, 2.00 per graph", "0: 6 graphs, 50.0 %", "1 self-loops", "no present recipe uses them"):
+    for text in ("24, 2.00 per graph", "0: 6 graphs, 50.0 %", "self-loops: 1", "no present recipe uses them"):
         assert text in said
     assert "12 graphs have a twin; 1 kind of twins differs in class" in said
+
+
+@pytest.mark.parametrize("command", ["train", "fit --out M", "compare --methods none --splits 2 --store S"])
+def test_attributes_that_are_not_used_are_told(
+    command: str, tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_archive(tmp_path / "X.zip", node_labels=None, node_attributes="0.5, 1\n" * 24)
+    name, *options = command.split()
+    words = [name, "X.zip", *options, "--set", "epochs=1", "--set", "width=2"]
+    assert main(words) == 0
+    assert "X has no node labels, and its node attributes (2 columns) are not used" in capsys.readouterr().err
+    assert main([*words, "--set", "attributes=true"]) == 0
+    assert "not used" not in capsys.readouterr().err
 
 
 def test_data_info_of_a_public_set(tu_archive: Callable[[str], Path], own_cache: Path, capsys) -> None:

@@ -1,6 +1,7 @@
 """`GraphClassifier`: pooling networks behind scikit-learn's interface. scikit-learn itself is not needed."""
 
 import inspect
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral
@@ -10,11 +11,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cgipool.data.features import unused_attributes
 from cgipool.data.graphs import GraphSet
 from cgipool.errors import UserError, unknown
 from cgipool.fitted import FittedModel, fit
 from cgipool.inputs import encode_labels, is_smiles, labels_of, names_of, to_graphset
-from cgipool.training.recipe import SETTINGS, Recipe
+from cgipool.training.recipe import SETTINGS, Recipe, recipe_named
 
 
 class GraphClassifier:
@@ -117,6 +119,8 @@ class GraphClassifier:
         else:
             codes, classes = encode_labels(y, len(graphs))
         graphs = graphs.relabelled(codes, names_of(classes))
+        if told := unused_attributes(graphs, self._uses_attributes):
+            warnings.warn(told, stacklevel=2)
         settings = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None}
         fitted = fit(
             graphs,
@@ -199,6 +203,10 @@ class GraphClassifier:
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
+
+    @property
+    def _uses_attributes(self) -> bool:
+        return recipe_named(self.recipe).attributes if self.attributes is None else self.attributes
 
     @property
     def _fitted(self) -> FittedModel:
