@@ -344,6 +344,16 @@ def test_molecules_are_drawn_by_rdkit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert b"level 1: " in pooling_svg(plain), "without RDKit it is a graph"
 
 
+def test_names_under_a_molecule_may_have_any_letters() -> None:
+    model, made = molecules()
+    one = explain_graph(model, made.relabelled(made.y, ("löslich <& 水", "yes")), 0)
+    one = replace(one, class_names=("löslich <& 水", "yes"))
+    (line,) = ElementTree.fromstring(draw(one, "svg")).iter("{http://www.w3.org/2000/svg}text")
+    assert line.text == f"{one.name}: {one.verdict}"
+    assert "; it is löslich <& 水" in line.text
+    assert draw(one, "png") != draw(replace(one, class_names=("loslich <& 水", "yes")), "png")
+
+
 def pooling_svg(one: Explained) -> bytes:
     import matplotlib as mpl
 
