@@ -126,7 +126,8 @@ def _colours(name: str, score: NDArray[np.float32]) -> dict[str, Any]:
         "y": 0,
         "yanchor": "top",
         "outlinewidth": 0,
-        "nticks": 4,
+        "tickvals": [low, (low + high) / 2, high],
+        "tickformat": ".3f",
         "title": {"text": escape(name), "side": "top"},
     }
     return {"color": score.tolist(), "colorscale": "Viridis", "cmin": low, "cmax": high, "colorbar": bar}
