@@ -306,8 +306,8 @@ def test_other_errors_are_one_line_or_raised() -> None:
         errors.one_line(ZeroDivisionError())
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_interrupt(small: str, tmp_path: Path, jobs: str) -> None:
+@pytest.mark.parametrize(("jobs", "sent"), [("1", signal.SIGINT), ("2", signal.SIGINT), ("1", signal.SIGTERM)])
+def test_interrupt(small: str, tmp_path: Path, jobs: str, sent: signal.Signals) -> None:
     out = tmp_path / "run"
     command = ["train", small, "--width", "16", "--epochs", "100000", "--patience", "100000", "--splits", "2"]
     command = [sys.executable, "-m", "cgipool", *command, "--jobs", jobs, "--out", str(out)]
@@ -315,15 +315,33 @@ def test_interrupt(small: str, tmp_path: Path, jobs: str) -> None:
     log = out / "split-000" / "metrics.jsonl"
     while process.poll() is None and not (log.exists() and log.stat().st_size):
         time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(sent)
     try:
         said, complaint = process.communicate(timeout=60)
     finally:
         process.kill()  # it would train for hours
-    assert process.returncode == 130
+    assert process.returncode == 128 + sent
     assert said == ""
     assert complaint.splitlines()[-1] == f"cgipool: stopped; the same command with --resume goes on from {out}"
     assert "Traceback" not in complaint
+
+
+def test_a_terminated_fit_leaves_nothing(small: str, tmp_path: Path) -> None:
+    command = ["fit", small, "--out", str(tmp_path / "model"), "--set", "epochs=100000", "--set", "patience=100000"]
+    passing = tmp_path / "passing"
+    passing.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cgipool", *command], stderr=subprocess.PIPE, env=os.environ | {"TMPDIR": str(passing)}
+    )
+    while process.poll() is None and not list(passing.glob("cgipool-*/split-000/metrics.jsonl")):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    try:
+        _, complaint = process.communicate(timeout=60)
+    finally:
+        process.kill()  # it would train for hours
+    assert (process.returncode, complaint) == (143, b"cgipool: stopped; nothing is kept\n")
+    assert not list(passing.glob("cgipool-*"))
 
 
 def test_bars_on_a_terminal(small: str) -> None:
@@ -369,9 +387,23 @@ def test_data_info(tmp_path: Path, own_cache: Path, capsys: pytest.CaptureFixtur
     assert (described["graphs"], described["nodes"], described["edges"]) == (12, 24, 12)
     assert main(["data", "info", path]) == 0
     said = capsys.readouterr().out
-    for text in ("24, 2.00 per graph", "0: 6 graphs, 50.0 %", "1 self-loops", "no present recipe uses them"):
+    for text in ("24, 2.00 per graph", "0: 6 graphs, 50.0 %", "self-loops: 1", "no present recipe uses them"):
         assert text in said
     assert "12 graphs have a twin; 1 kind of twins differs in class" in said
+
+
+@pytest.mark.parametrize("command", ["train", "fit --out M", "compare --methods none --splits 2 --store S"])
+def test_attributes_that_are_not_used_are_told(
+    command: str, tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_archive(tmp_path / "X.zip", node_labels=None, node_attributes="0.5, 1\n" * 24)
+    name, *options = command.split()
+    words = [name, "X.zip", *options, "--set", "epochs=1", "--set", "width=2"]
+    assert main(words) == 0
+    assert "X has no node labels, and its node attributes (2 columns) are not used" in capsys.readouterr().err
+    assert main([*words, "--set", "attributes=true"]) == 0
+    assert "not used" not in capsys.readouterr().err
 
 
 def test_data_info_of_a_public_set(tu_archive: Callable[[str], Path], own_cache: Path, capsys) -> None:

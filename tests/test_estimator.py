@@ -5,6 +5,7 @@ import math
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from cgipool import GraphClassifier, GraphSet, load_dataset
 from cgipool.errors import UserError
 from cgipool.fitted import FittedModel
 from cgipool.training.checkpoint import load_tensors, save_tensors
+from cgipool.training.recipe import SETTINGS, Recipe
 
 SMALL = {"width": 8, "epochs": 3, "batch_size": 32}
 
@@ -39,6 +41,22 @@ def classifier(**settings: object) -> GraphClassifier:
     return GraphClassifier(**{"method": "topk", **SMALL, **settings})
 
 
+def test_every_setting_of_a_recipe_is_a_parameter(graphs: GraphSet, y: np.ndarray) -> None:
+    assert set(SETTINGS) <= set(GraphClassifier().get_params())
+    model = GraphClassifier("none", recipe="strong-molecules", norm="layer", average=0.0, **SMALL).fit(graphs, y)
+    assert model.model_.recipe.changes() == {"norm": "layer", "average": 0.0, **SMALL}
+    search = GridSearchCV(classifier(epochs=1), {"norm": ["none", "batch"], "label_smoothing": [0.1]}, cv=2)
+    assert search.fit(graphs, y).best_params_["label_smoothing"] == 0.1
+
+
+def test_attributes_that_are_not_used_are_told(graphs: GraphSet, y: np.ndarray) -> None:
+    floats = replace(graphs, attributes=np.ones((graphs.n_nodes, 3), np.float32))
+    with pytest.warns(UserWarning, match=r"attributes \(3 columns\) are not used.*attributes=true"):
+        classifier(epochs=1).fit(floats, y)
+    classifier(epochs=1, attributes=True).fit(floats, y)
+    classifier(epochs=1, recipe=Recipe(attributes=True)).fit(floats, y)
+
+
 def test_it_learns() -> None:
     graphs = load_dataset("motifs").subset(range(0, 1000, 2))
     model = GraphClassifier(method="cgi", width=32, epochs=25, lr=0.005).fit(graphs, graphs.y)
@@ -55,6 +73,8 @@ def test_predictions(graphs: GraphSet, y: np.ndarray) -> None:
     assert list(model.classes_) == ["class 0", "class 1", "class 2", "class 3"]
     assert (model.predict(graphs) == model.classes_[p.argmax(1)]).all()
     assert model.score(graphs, y) == pytest.approx((model.predict(graphs) == y).mean())
+    with pytest.raises(UserError, match=r"y must hold 125 labels, one for each graph; its shape is \(5,\)"):
+        model.score(graphs, y[:5])
     assert model.transform(graphs).shape == (len(graphs), 16)
     assert (pickle.loads(pickle.dumps(model)).predict_proba(graphs) == p).all()
 
@@ -248,8 +268,6 @@ def test_wrong_inputs(graphs: GraphSet) -> None:
 
 
 def test_features_of_another_width(graphs: GraphSet) -> None:
-    from dataclasses import replace
-
     generator = np.random.default_rng(0)
     wide, narrow = (
         replace(graphs, attributes=generator.normal(size=(graphs.n_nodes, k)).astype(np.float32), checked=False)

@@ -18,7 +18,18 @@ from matplotlib.collections import LineCollection, PathCollection
 from cgipool import GraphSet, load_dataset
 from cgipool.cli import main
 from cgipool.errors import UserError
-from cgipool.explain import Explained, cut, draw, explain_graph, faithfulness, page, rows, trace, write_scores
+from cgipool.explain import (
+    Explained,
+    cut,
+    draw,
+    explain_at,
+    explain_graph,
+    faithfulness,
+    page,
+    rows,
+    trace,
+    write_scores,
+)
 from cgipool.explain.subgraphs import edges_left, random_nodes
 from cgipool.fitted import FittedModel, fit
 from cgipool.picture import layout, pooling_figure, rough_layout, steps, steps_from
@@ -342,6 +353,41 @@ def test_molecules_are_drawn_by_rdkit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert plain.molecule is None
     assert plain.labels[0].startswith("C, ")
     assert b"level 1: " in pooling_svg(plain), "without RDKit it is a graph"
+
+
+def test_a_row_of_a_table_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, made = molecules()
+    model.save(tmp_path / "m.safetensors")
+    table = tmp_path / "new.csv"
+    table.write_text(f"id,smiles\na,{SMILES[1]}\nb,xyz\nc,{SMILES[0]}\n")
+    words = ["explain", str(tmp_path / "m.safetensors"), str(table), "--graph"]
+    assert main([*words, "2"]) == 0
+    said = capsys.readouterr().out
+    size = explain_graph(model, made, 0).size
+    assert said.startswith(f"graph 2 of new (id c): {size}\n")
+    assert "; it is" not in said, "its class is not known"
+    for number, reason in (("1", "(id b): it is no SMILES"), ("3", "new.csv has 3 rows"), ("-1", "new.csv has 3 rows")):
+        assert main([*words, number]) == 2
+        assert reason in capsys.readouterr().err
+
+
+def test_graphs_of_an_import_have_their_ids(tmp_path: Path) -> None:
+    model, _ = molecules()
+    (tmp_path / "d.csv").write_text("name,smiles,label\nA B,xyz,0\nC D,CCO,1\nE F,CCN,0\n")
+    assert main(["data", "import", str(tmp_path / "d.csv"), "--out", str(tmp_path / "D")]) == 0
+    one = explain_at(model, tmp_path / "D", 1)
+    assert one.name == "graph 1 of d (id E F)"
+    assert "<title>Graph 1 of d (id E F)</title>" in page([one])
+
+
+def test_names_under_a_molecule_may_have_any_letters() -> None:
+    model, made = molecules()
+    one = explain_graph(model, made.relabelled(made.y, ("löslich <& 水", "yes")), 0)
+    one = replace(one, class_names=("löslich <& 水", "yes"))
+    (line,) = ElementTree.fromstring(draw(one, "svg")).iter("{http://www.w3.org/2000/svg}text")
+    assert line.text == f"{one.name}: {one.verdict}"
+    assert "; it is löslich <& 水" in line.text
+    assert draw(one, "png") != draw(replace(one, class_names=("loslich <& 水", "yes")), "png")
 
 
 def pooling_svg(one: Explained) -> bytes:

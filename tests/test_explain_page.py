@@ -168,3 +168,12 @@ def test_a_graph_of_one_node(browser: Browser, tmp_path: Path, models: list[Path
     path.write_text(page([explain_graph(FittedModel.load(models[0]), one, 0)]), encoding="utf-8")
     for view in visited(browser.new_page(), path):
         expect(points(view, 0, "kept")).to_have_count(1)
+
+
+@once
+def test_the_colour_bar_tells_its_ends(opened: Page, explained: list[Explained]) -> None:
+    trace = explained[0].trace
+    score = trace.score[-1][trace.alive[-1]]
+    ticks = opened.locator("#graph-0 .cbaxis text")
+    expect(ticks.first).to_have_text(f"{score.min():.3f}")
+    expect(ticks.last).to_have_text(f"{score.max():.3f}")

@@ -19,7 +19,7 @@ from cgipool.data.molecules import ATOM
 TEXT = (Path(__file__).resolve().parents[1] / "docs" / "own-data.md").read_text(encoding="utf-8")
 COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL) for line in block.splitlines()]
 DRUGS, *NETWORKS = re.findall(r"```csv\n(.*?)```", TEXT, re.DOTALL)
-PYTHON = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)[0]
+PYTHON = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -45,9 +45,15 @@ def test_commands_and_example(tmp_path: Path, own_cache: Path, monkeypatch: pyte
     networks = load_dataset("sets/networks")
     assert (networks.sizes.tolist(), networks.class_names) == ([3, 3], ("line", "loop"))
     assert len(read_splits("sets/solubility/own-splits.json", 1282)) == 10
-    done = subprocess.run([sys.executable, "-c", PYTHON], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", "".join(PYTHON)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "True"
+    ring, labels = load_dataset("sets/mine"), load_dataset("DIR")
+    assert (ring.class_names, ring.category_names, labels.category_names) == (
+        ("ring",),
+        (("blue", "red"),),
+        (("0", "1"),),
+    )
 
 
 def test_what_is_said_of_columns_and_formats_is_so() -> None:

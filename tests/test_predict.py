@@ -111,7 +111,8 @@ def test_a_graph_that_the_model_has_no_input_for_is_told_as_well(model: Path, gr
     ("words", "said"),
     [
         (("predict", "none.safetensors", "motifs"), "cannot read none.safetensors: No such file or directory\n"),
-        (("explain", "MODEL", "rows.csv", "--graph", "0"), "import it first: cgipool data import rows.csv --out DIR"),
+        (("explain", "MODEL", "rows.csv", "--graph", "0"), "the model was not trained on molecules"),
+        (("explain", "MODEL", "rows.csv", "--faithfulness"), "import it first: cgipool data import rows.csv --out DIR"),
         (("predict", "MODEL", "nowhere.zip"), "there is no data set at nowhere.zip"),
         (("predict", "MODEL", "motifs", "--shard", "3"), "--shard '3' is not of the form I/N"),
         (("predict", "MODEL", "motifs", "--shard", "rank"), "neither RANK nor SLURM_PROCID is set"),

@@ -1,6 +1,7 @@
 """`GraphClassifier`: pooling networks behind scikit-learn's interface. scikit-learn itself is not needed."""
 
 import inspect
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral
@@ -10,11 +11,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cgipool.data.features import unused_attributes
 from cgipool.data.graphs import GraphSet
 from cgipool.errors import UserError, unknown
 from cgipool.fitted import FittedModel, fit
-from cgipool.inputs import encode_labels, is_smiles, names_of, to_graphset
-from cgipool.training.recipe import Recipe
+from cgipool.inputs import encode_labels, is_smiles, labels_of, names_of, to_graphset
+from cgipool.training.recipe import SETTINGS, Recipe, recipe_named
 
 
 class GraphClassifier:
@@ -24,8 +26,8 @@ class GraphClassifier:
     >>> model.predict(new_graphs)
 
     Graphs are a GraphSet, or a list of PyG data, NetworkX graphs or SMILES. A share of the training graphs is held back
-    for validation, which early stopping watches. Settings left at None are the recipe's. A `random_state` of None, or a
-    generator, trains another model each time.
+    for validation, which early stopping watches. From `form` on parameters are the settings of a `Recipe`; those left
+    at None are those of the recipe. A `random_state` of None, or a generator, trains another model each time.
     """
 
     _estimator_type = "classifier"
@@ -39,21 +41,36 @@ class GraphClassifier:
         validation: float = 0.1,
         random_state: int | np.random.RandomState | None = 0,
         device: str = "cpu",
-        class_weight: str | None = None,
+        form: str | None = None,
         conv: str | None = None,
+        norm: str | None = None,
+        gate: str | None = None,
         width: int | None = None,
         levels: int | None = None,
         readout: str | None = None,
+        jumping: str | None = None,
         ratio: float | int | None = None,
+        mi: str | None = None,
         alpha: float | None = None,
+        alpha_proteins: float | None = None,
+        own_loss: float | None = None,
         dropout: float | None = None,
+        dropout_epochs: int | None = None,
         lr: float | None = None,
+        schedule: str | None = None,
+        warmup: int | None = None,
         weight_decay: float | None = None,
+        clip: float | None = None,
+        average: float | None = None,
         batch_size: int | None = None,
+        shuffle: bool | None = None,
         epochs: int | None = None,
         patience: int | None = None,
         features: str | None = None,
+        vocabulary: str | None = None,
         attributes: bool | None = None,
+        class_weight: str | None = None,
+        label_smoothing: float | None = None,
     ) -> None:
         self.method = method
         self.recipe = recipe
@@ -61,21 +78,36 @@ class GraphClassifier:
         self.validation = validation
         self.random_state = random_state
         self.device = device
-        self.class_weight = class_weight
+        self.form = form
         self.conv = conv
+        self.norm = norm
+        self.gate = gate
         self.width = width
         self.levels = levels
         self.readout = readout
+        self.jumping = jumping
         self.ratio = ratio
+        self.mi = mi
         self.alpha = alpha
+        self.alpha_proteins = alpha_proteins
+        self.own_loss = own_loss
         self.dropout = dropout
+        self.dropout_epochs = dropout_epochs
         self.lr = lr
+        self.schedule = schedule
+        self.warmup = warmup
         self.weight_decay = weight_decay
+        self.clip = clip
+        self.average = average
         self.batch_size = batch_size
+        self.shuffle = shuffle
         self.epochs = epochs
         self.patience = patience
         self.features = features
+        self.vocabulary = vocabulary
         self.attributes = attributes
+        self.class_weight = class_weight
+        self.label_smoothing = label_smoothing
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Train on graphs and their labels; a GraphSet may bring its own classes instead of y."""
@@ -87,6 +119,8 @@ class GraphClassifier:
         else:
             codes, classes = encode_labels(y, len(graphs))
         graphs = graphs.relabelled(codes, names_of(classes))
+        if told := unused_attributes(graphs, self._uses_attributes):
+            warnings.warn(told, stacklevel=2)
         settings = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None}
         fitted = fit(
             graphs,
@@ -114,7 +148,8 @@ class GraphClassifier:
 
     def score(self, X: Any, y: Any) -> float:
         """The share of graphs whose label is predicted."""
-        return float(np.mean(self.predict(X) == np.asarray(y)))
+        found = self.predict(X)
+        return float(np.mean(found == labels_of(y, len(found))))
 
     def transform(self, X: Any) -> NDArray[np.float32]:
         """[G, …] the embedding of each graph: the vector that the network's head reads."""
@@ -170,6 +205,10 @@ class GraphClassifier:
         return hasattr(self, "model_")
 
     @property
+    def _uses_attributes(self) -> bool:
+        return recipe_named(self.recipe).attributes if self.attributes is None else self.attributes
+
+    @property
     def _fitted(self) -> FittedModel:
         if not hasattr(self, "model_"):
             raise UserError("this GraphClassifier is not trained yet: call fit first")
@@ -181,7 +220,6 @@ class GraphClassifier:
 
 
 PARAMETERS = tuple(inspect.signature(GraphClassifier).parameters)
-SETTINGS = [name for name in PARAMETERS if name in Recipe.__dataclass_fields__]
 
 
 def _seed(state: Any) -> int:

@@ -79,11 +79,17 @@ def _classless_networkx(graph: Any) -> Any:
     return other
 
 
+def labels_of(y: Any, count: int) -> np.ndarray:
+    """Labels [G] as an array; an error unless there are as many as graphs."""
+    labels = np.asarray(y)
+    if labels.shape != (count,):
+        raise UserError(f"y must hold {counted(count, 'label')}, one for each graph; its shape is {labels.shape}")
+    return labels
+
+
 def encode_labels(y: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Labels [G] as codes and the sorted labels that occur."""
-    labels = np.asarray(y)
-    if labels.ndim != 1 or len(labels) != count:
-        raise UserError(f"y must hold {counted(count, 'label')}, one for each graph; its shape is {labels.shape}")
+    labels = labels_of(y, count)
     if labels.dtype.kind == "f":
         whole = np.isfinite(labels).all() and (labels == labels.round()).all()
         if not whole:

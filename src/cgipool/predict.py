@@ -120,7 +120,7 @@ def lines_of(path: str | Path, column: str | None = None, start: int = 0, stop: 
     Such text must be read from its beginning, so whoever divides an input does it once and deals the lines out.
     """
     place = Path(path)
-    if _is_table(place):
+    if is_table(place):
         from cgipool.data.importers.smiles import molecule_rows
 
         return molecule_rows(place, column, start, stop)
@@ -134,7 +134,7 @@ def chunks_from(
 ) -> Iterator[Chunk]:
     """What there is to predict at a path from `start` up to `stop`, of which `lines_of` gives these lines."""
     place = Path(path)
-    if _is_table(place):
+    if is_table(place):
         if model.featurizer is None:
             raise UserError(f"{path} is a table, but the model was not trained on molecules: it cannot read SMILES")
         return known_to(model, molecule_chunks(lines, model.featurizer))
@@ -152,7 +152,7 @@ def chunks_of(
 
 def count_of(path: str | Path) -> int:
     """How many graphs, or rows of a table of SMILES, there are to predict at a path."""
-    if not _is_table(Path(path)):
+    if not is_table(Path(path)):
         return open_graphs(path).n_graphs
     from cgipool.data.importers.table import Table
 
@@ -171,7 +171,8 @@ def shard_of(count: int, number: int, shards: int) -> tuple[int, int]:
     return start, stop
 
 
-def _is_table(path: Path) -> bool:
+def is_table(path: Path) -> bool:
+    """Whether a path is that of a table of SMILES."""
     return path.suffix.lower() in TABLES and path.is_file()
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from random_sets import assert_equal, graph_sets
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 
 from cgipool.data import GraphSet
 from cgipool.errors import UserError
@@ -172,3 +172,20 @@ def test_networkx_column_on_some_nodes_only() -> None:
 def test_networkx_name_that_is_not_given() -> None:
     with pytest.raises(UserError, match="category 'C' is not among the names given: N, O"):
         GraphSet.from_networkx([labelled(category="C")], "g", category_names=(("N", "O"),))
+
+
+def test_one_graph_is_no_list() -> None:
+    data = Data(edge_index=EDGE, num_nodes=2, y=torch.tensor(0))
+    for one in (data, Batch.from_data_list([data, data])):
+        with pytest.raises(UserError, match="takes a list of Data"):
+            GraphSet.from_pyg(one, "g")
+
+
+def test_keys_of_networkx_nodes_that_are_not_read_are_told() -> None:
+    graph = nx.path_graph(3)
+    graph.graph["y"] = 0
+    nx.set_node_attributes(graph, "C", "atom")
+    with pytest.warns(UserWarning, match="keys of nodes that are not read: 'atom'; labels are read from 'category'"):
+        assert GraphSet.from_networkx([graph], "g").category is None
+    nx.set_node_attributes(graph, "C", "category")
+    assert GraphSet.from_networkx([graph], "g").category_names == (("C",),)

@@ -94,7 +94,7 @@ def test_refuses(molecules: GraphSet) -> None:
     for make, message in (
         (lambda: Encoder.fit(molecules, source="labels"), "unknown feature source 'labels'; did you mean 'label'?"),
         (lambda: Encoder.fit(molecules, vocabulary="some"), "unknown vocabulary 'some'"),
-        (lambda: Encoder.fit(bare, source="label"), "molecules has no node labels; use source 'degree'"),
+        (lambda: Encoder.fit(bare, source="label"), "molecules has no node labels; use 'degree'"),
         (lambda: Encoder.fit(bare, attributes=True), "molecules has no node attributes"),
         (
             lambda: Encoder.fit(molecules).encode(bare),

@@ -42,7 +42,7 @@ def test_a_table_of_smiles(table: Path, tmp_path: Path, capfd: pytest.CaptureFix
     assert run(table, "--out", tmp_path / "set", "--scaffold-splits", 3, "--seed", 5) == 0
     said = capfd.readouterr()
     assert said.err == ""
-    assert "2 rows that are no molecule" in said.out
+    assert "rows that are no molecule: 2" in said.out
     assert "left out: row 41, 'C(': it is no SMILES" in said.out
     assert "left out: row 42, 'N(C)(C)(C)(C)C': Explicit valence for atom # 0 N, 5, is greater than" in said.out
     assert said.out.rstrip().endswith(f"saved in {tmp_path / 'set'}")

@@ -259,6 +259,8 @@ def test_describe(tmp_path: Path) -> None:
     assert found["note"] == "edge weights, labels and attributes are kept but no present recipe uses them"
     assert found["dropped"] == {"one-way edges completed": 4}
     assert found["duplicates"] == {"distinct": 2, "with_twin": 4, "conflicting": 1, "ceiling": 0.75}
+    floats = GraphSet.from_edges("floats", [2], [0], [1], [0], attributes=np.ones((2, 3), np.float32))
+    assert describe(floats)["note"].startswith("node attributes are used where the setting attributes=true asks")
 
 
 def test_describe_an_empty_set() -> None:

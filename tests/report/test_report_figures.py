@@ -80,6 +80,9 @@ def test_strips_hold_every_split(store: Path):
     assert entry.record
     assert figure.axes[0].get_lines()[0].get_xdata().tolist() == entry.record.percent().tolist()
     assert "failed" in [text.get_text() for text in figure.axes[5].texts]
+    dots, bar, *_ = figure.axes[0].get_lines()
+    assert set(bar.get_ydata()) == {0}
+    assert min(abs(dots.get_ydata())) > 0.1, "the bar hides no split"
 
 
 def test_training_has_a_line_per_method(store: Path):

@@ -560,12 +560,18 @@ def test_failures_are_told(file: Path, tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_errors_are_one_line(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    study, store = tmp_path / "study.toml", tmp_path / "store"
+    study.write_text('[axes]\nmethod = ["cgi"]\ndataset = ["motifs"]\n')
+    Store(store)
+    (store / "searches").mkdir()
     for words, said in (
-        (["search", str(tmp_path / "none.toml")], "none.toml: No such file"),
-        (["search", str(file), "--device", "gpu", "--dry-run"], "names neither cpu nor cuda"),
-        (["run", str(file)], "this is a search, which `cgipool study search` runs"),
+        (["study", "search", str(tmp_path / "none.toml")], "none.toml: No such file"),
+        (["study", "search", str(file), "--device", "gpu", "--dry-run"], "names neither cpu nor cuda"),
+        (["study", "run", str(file)], "this is a search, which `cgipool study search` runs"),
+        (["study", "search", str(study)], "this is a study, which `cgipool study run` runs"),
+        (["report", str(store), "--out", str(tmp_path / "R")], "shown by `cgipool study search FILE --dry-run`"),
     ):
-        assert main(["study", *words]) == 2
+        assert main(words) == 2
         error = capsys.readouterr().err
         assert said in error
         assert error.count("\n") == 1

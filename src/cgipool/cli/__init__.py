@@ -2,6 +2,7 @@
 
 import inspect
 import io
+import signal
 import sys
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import typer
 from cgipool.cli.compare import compare
 from cgipool.cli.data import app as data
 from cgipool.cli.demo import demo
-from cgipool.cli.errors import one_line
+from cgipool.cli.errors import one_line, sigterm_as_ctrl_c
 from cgipool.cli.explain import explain
 from cgipool.cli.fit import fit
 from cgipool.cli.methods import app as methods
@@ -72,11 +73,17 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a command line (by default the process's own); the exit code. An error is one line on stderr."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # a character that it does not have must not cost the result
         sys.stdout.reconfigure(errors="backslashreplace")
-    try:
-        code = int(app(args=arguments, prog_name="cgipool", standalone_mode=False) or 0)
-        line = "stopped" if code == 130 else None  # how typer reports Ctrl-C
-    except (Exception, KeyboardInterrupt) as error:
-        line, code = one_line(error)
+    with sigterm_as_ctrl_c() as terminated:
+        line, code = _run(arguments)
     if line is not None:
         print(f"cgipool: {line}", file=sys.stderr)
-    return code
+    return 128 + signal.SIGTERM if code == 130 and terminated else code
+
+
+def _run(arguments: list[str] | None) -> tuple[str | None, int]:
+    """What to say on stderr, if anything, and the exit code."""
+    try:
+        code = int(app(args=arguments, prog_name="cgipool", standalone_mode=False) or 0)
+    except (Exception, KeyboardInterrupt) as error:
+        return one_line(error)
+    return "stopped" if code == 130 else None, code  # how typer reports Ctrl-C

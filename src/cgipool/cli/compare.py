@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from cgipool.cli.options import CHANGES, DATA, JOBS, LIMIT, RECIPE, RETRY_FAILED
+from cgipool.cli.train_splits import tell_of_unused
 from cgipool.errors import UserError
 
 
@@ -56,6 +57,7 @@ def compare(
     with downloading() as progress:
         graphs = load_dataset(data, progress=progress)
     study = comparison(graphs, data, names, recipe, splits, split_kind, seed, changes or [])
+    tell_of_unused(graphs, study.cells[0].recipe)
     folder = store or Path("runs") / study.name
     outcome = run_cells(study, study.cells, folder, device, jobs, limit, retry_failed)
     written = write_report(folder, out or folder / "report", [study.name])

@@ -1,5 +1,11 @@
 """Which errors a user can mend, and how each is told: one line and an exit code."""
 
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
 import typer
 
 from cgipool.errors import UserError
@@ -14,6 +20,27 @@ MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
 
 class Interrupted(Exception):
     """Ctrl-C; the message says how to go on."""
+
+
+@contextmanager
+def sigterm_as_ctrl_c() -> Iterator[list[int]]:
+    """A SIGTERM inside is a KeyboardInterrupt, so that folders that pass are removed and checkpoints written; the list
+    then holds its number. A second one ends the process at once."""
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        signal.signal(number, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # to which signals are reserved
+        yield came
+        return
+    before = signal.signal(signal.SIGTERM, note)
+    try:
+        yield came
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def exclude(one: str, first: object, other: str, second: object) -> None:

@@ -25,7 +25,12 @@ TOP = 5
 
 def explain(
     model: MODEL,
-    data: Annotated[str, typer.Argument(metavar="INPUT", help="A TU archive or folder, a saved set, a name.")],
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="INPUT", help="A TU archive or folder, a saved set, a name; with --graph also a CSV of SMILES."
+        ),
+    ],
     graph: Annotated[int | None, typer.Option(metavar="I", help="Explain this graph, counted from 0.")] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="With --graph: a picture (.svg, .png) or a page (.html).")
@@ -56,9 +61,11 @@ def explain(
             writable(path)
     fitted = FittedModel.load(model, device)
     other = None if against is None else FittedModel.load(against, device)
-    graphs = open_graphs(data)
     if graph is not None:
-        _explain_graph(fitted, other, graphs, graph, member, out)
+        _explain_graph(fitted, other, data, graph, member, out)
+    if scores is None and not faithful:
+        return
+    graphs = open_graphs(data)
     if scores is not None:
         _write_scores(fitted, graphs, member, scores)
     if faithful:
@@ -76,15 +83,15 @@ def _check_drawing(graph: int | None, out: Path | None, against: Path | None) ->
 
 
 def _explain_graph(
-    model: "FittedModel", other: "FittedModel | None", graphs: "GraphSet", number: int, member: int, out: Path | None
+    model: "FittedModel", other: "FittedModel | None", data: str, number: int, member: int, out: Path | None
 ) -> None:
     from cgipool.cli.tables import output
-    from cgipool.explain import draw, explain_graph, page
+    from cgipool.explain import draw, explain_at, page
     from cgipool.files import write_atomically
 
-    found = [explain_graph(model, graphs, number, member)]
+    found = [explain_at(model, data, number, member)]
     if other is not None:
-        found.append(explain_graph(other, graphs, number))
+        found.append(explain_at(other, data, number))
     typer.echo(f"{found[0].name}: {found[0].size}")
     for one in found:
         said = ", ".join(f"{name} {p:.3f}" for name, p in one.probabilities.items())
@@ -134,8 +141,9 @@ def _measure(model: "FittedModel", graphs: "GraphSet", member: int, seed: int) -
     from cgipool.explain import faithfulness
 
     found = faithfulness(model, graphs, member, seed)
+    many = len(model.members)
     typer.echo(
-        f"{counted(found.graphs, 'graph')} of {graphs.name}; "
+        (f"member {member} of {many} on " if many > 1 else "") + f"{counted(found.graphs, 'graph')} of {graphs.name}; "
         f"the last level leaves {100 * found.left:.1f} % of a graph's nodes"
         + (f"; {counted(found.unread, 'graph')} could not be read" if found.unread else "")
     )

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from cgipool.cli.options import CHANGES, DATA, DEVICE, RECIPE
+from cgipool.cli.train_splits import tell_of_unused
 from cgipool.words import counted
 
 
@@ -47,6 +48,7 @@ def fit(
     with downloading() as progress:
         graphs = load_dataset(data, progress=progress)
     chosen = recipe_named(recipe, graphs.family).but(**settings)
+    tell_of_unused(graphs, chosen)
     try:
         with reporting(None, chosen.epochs, chosen.patience, ensemble) as tell:
             model = fit_model(

@@ -138,10 +138,11 @@ def _facts(d: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
     if d["note"]:
         facts.append(("note", d["note"]))
-    dropped = ", ".join(f"{count:,} {what}" for what, count in d["dropped"].items() if count)
+    dropped = ", ".join(f"{what}: {count:,}" for what, count in d["dropped"].items() if count)
+    seen = "1-WL can tell without attributes" if nodes["attributes"] else "1-WL can tell"
     facts += [
         ("changed on reading", dropped or "nothing"),
-        ("duplicates", f"{twins['distinct']:,} distinct graphs, as far as 1-WL can tell"),
+        ("duplicates", f"{counted(twins['distinct'], 'distinct graph')}, as far as {seen}"),
         ("", f"{twins['with_twin']:,} graphs have a twin; {_conflicts(twins['conflicting'])} in class"),
     ]
     if twins["conflicting"]:

@@ -42,6 +42,7 @@ def train_alone(
     with downloading() as progress:
         graphs = load_dataset(data, progress=progress)
     splits, recipe = draw(graphs), choose(family=graphs.family)
+    tell_of_unused(graphs, recipe)
     _tell_of_new_run(run)
     with _stopped(run["out"]), reporting(len(splits), recipe.epochs, recipe.patience, run["ensemble"]) as tell:
         return train(graphs, recipe=recipe, splits=splits, tell=tell, **run)
@@ -69,9 +70,18 @@ def train_by_all(
                 return train_distributed(graphs, ranks, splits=splits, **run)
             except KeyboardInterrupt:
                 raise typer.Exit(130) from None
+        tell_of_unused(graphs, run["recipe"])
         _tell_of_new_run(run)
         with _stopped(run["out"]), reporting(len(splits), run["recipe"].epochs, run["recipe"].patience) as tell:
             return train_distributed(graphs, ranks, splits=splits, tell=tell, **run)
+
+
+def tell_of_unused(graphs: "GraphSet", recipe: "Recipe") -> None:
+    """Say it where a recipe does not use all that is known of the nodes."""
+    from cgipool.data.features import unused_attributes
+
+    if told := unused_attributes(graphs, recipe.attributes):
+        typer.echo(told, err=True)
 
 
 def _tell_of_new_run(run: dict[str, Any]) -> None:

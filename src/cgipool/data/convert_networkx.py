@@ -3,9 +3,11 @@
 Keys: `graph.graph["y"]` the class; of nodes `category` (one name or a list), `attributes` (one float or a list) and
 `truth`; of edges `weight`, `category`, `attributes`. Names are whole numbers or strings and come back as strings. Nodes
 are numbered in the order of `graph.nodes`. An undirected graph gives each edge both directions; in a directed one a
-missing reverse is completed and counted, in a multigraph repeats are taken out and counted.
+missing reverse is completed and counted, in a multigraph repeats are taken out and counted. Other keys are
+not read; where nodes have only such, a warning names them.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +36,7 @@ def from_networkx(
     parts = Parts([_read(i, graph) for i, graph in enumerate(graphs)])
     y = np.array([part["y"] for part in parts.parts], dtype=np.str_)
     codes, classes = encode(y) if class_names is None else (look_up(y, class_names, "class"), class_names)
+    _warn_of_unread(graphs)
     category = _codes(parts.of_nodes("category"), category_names, "category")
     edge_category = _codes(parts.of_edges("edge_category"), edge_category_names, "edge category")
     return parts.graphset(name, codes, classes, category, edge_category)
@@ -110,6 +113,17 @@ def _read(i: int, graph: "networkx.Graph") -> dict[str, Any]:
         "edge_category": _column(i, "category", columns, np.str_),
         "edge_attributes": _column(i, "attributes", columns, np.float32),
     }
+
+
+def _warn_of_unread(graphs: Sequence["networkx.Graph"]) -> None:
+    """A warning where what is known of the nodes stands under keys that are not read, and nothing under the others."""
+    keys = {key for graph in graphs for _, values in graph.nodes(data=True) for key in values}
+    if keys and not keys & {"category", "attributes", "truth"}:
+        told = ", ".join(sorted(map(repr, keys)))
+        warnings.warn(
+            f"keys of nodes that are not read: {told}; labels are read from 'category', numbers from 'attributes'",
+            stacklevel=4,
+        )
 
 
 def _column(i: int, key: str, records: Sequence[dict[str, Any]], dtype: type) -> NDArray[Any] | None:

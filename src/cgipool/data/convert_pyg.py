@@ -31,6 +31,8 @@ def from_pyg(
     edge_category_names: tuple[Names, ...] | None = None,
 ) -> "GraphSet":
     """The set of these graphs; with names given, labels are codes into them."""
+    if hasattr(graphs, "edge_index"):
+        raise UserError("from_pyg takes a list of Data: [data] of a single one, batch.to_data_list() of a Batch")
     parts = Parts([_read(i, data) for i, data in enumerate(graphs)])
     y = np.array([part["y"] for part in parts.parts], dtype=np.int64)
     codes, classes = encode(y) if class_names is None else (y, class_names)

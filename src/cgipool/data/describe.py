@@ -1,5 +1,6 @@
 """A data set in plain values, for people and for JSON."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ STRETCH = 1 << 20
 """Nodes that are looked at at a time."""
 
 UNUSED = "edge weights, labels and attributes are kept but no present recipe uses them"
+ASKED = "node attributes are used where the setting attributes=true asks for them; without it nodes are known by degree"
 
 
 def describe(graphs: GraphSet) -> dict[str, Any]:
@@ -47,10 +49,17 @@ def describe(graphs: GraphSet) -> dict[str, Any]:
             "truth": graphs.node_truth is not None,
         },
         "edge_columns": edge_columns,
-        "note": UNUSED if any(edge_columns.values()) else None,
+        "note": "; ".join(_notes(graphs, any(edge_columns.values()))) or None,
         "dropped": dict(graphs.dropped),
         "duplicates": duplicates(graphs),
     }
+
+
+def _notes(graphs: GraphSet, has_edge_columns: bool) -> Iterator[str]:
+    if graphs.attributes is not None and graphs.category is None:
+        yield ASKED
+    if has_edge_columns:
+        yield UNUSED
 
 
 def duplicates(graphs: GraphSet) -> dict[str, int | float | None]:

@@ -17,12 +17,24 @@ from cgipool.data.build import ranges
 from cgipool.data.graphs import GraphSet
 from cgipool.data.names import Names
 from cgipool.errors import UserError, unknown
+from cgipool.words import counted
 
 SOURCES = ("auto", "label", "degree")
 VOCABULARIES = ("train", "all")
 
 STRETCH = 1 << 22
 """Nodes that are looked at at a time."""
+
+
+def unused_attributes(graphs: GraphSet, attributes: bool) -> str | None:
+    """A sentence on a set whose only node columns are attributes, where these are not used; None for others."""
+    if attributes or graphs.attributes is None or graphs.category is not None:
+        return None
+    columns = counted(graphs.attributes.shape[1], "column")
+    return (
+        f"{graphs.name} has no node labels, and its node attributes ({columns}) are not used: nodes are known by their "
+        "degrees alone; the setting attributes=true uses them"
+    )
 
 
 class NodeRows:
@@ -219,7 +231,7 @@ class _Codes:
         self._category = None
         if source == "label":
             if graphs.category is None:
-                raise UserError(f"{graphs.name} has no node labels; use source 'degree'")
+                raise UserError(f"{graphs.name} has no node labels; use 'degree'")
             self._category, self.names = np.asarray(graphs.category), graphs.category_names
             return
         present = self._degrees()

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -65,7 +66,7 @@ def _check_form(path: Path) -> None:
     except UserError:
         return  # of no known format: the TU reader says what is wrong with it
     if form != "tu":
-        way = f"cgipool data import {path} --out DIR"
+        way = f"cgipool data import {shlex.quote(str(path))} --out DIR"
         raise UserError(f"{path} is neither in the TU format nor a saved set; import it first: {way}")
 
 

@@ -2,7 +2,7 @@
 
 from cgipool.explain.draw import draw
 from cgipool.explain.faithful import Faithfulness, faithfulness
-from cgipool.explain.one import Explained, explain_graph
+from cgipool.explain.one import Explained, explain_at, explain_graph
 from cgipool.explain.page import page
 from cgipool.explain.rows import write_scores
 from cgipool.explain.subgraphs import cut
@@ -14,6 +14,7 @@ __all__ = [
     "Trace",
     "cut",
     "draw",
+    "explain_at",
     "explain_graph",
     "faithfulness",
     "page",

@@ -4,12 +4,15 @@ Shapes: n atoms, L levels.
 """
 
 import contextlib
+import io
 import math
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib import colormaps
+from matplotlib import colormaps, font_manager
 from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdDepictor
 from rdkit.Chem.Draw import rdMolDraw2D
@@ -83,10 +86,23 @@ def draw_molecule(one: "Explained", form: str) -> bytes:
     canvas.SetFontSize(15)
     if one.trace.ranking is not None:
         _draw_scale(canvas, one.trace.ranking, low, high)
-    canvas.DrawString(f"{one.name}: {one.verdict}", Point2D(20, HIGH + 52), 1, True)
     canvas.FinishDrawing()
-    text = canvas.GetDrawingText()
-    return text.encode() if isinstance(text, str) else text
+    return _captioned(canvas.GetDrawingText(), f"{one.name}: {one.verdict}")
+
+
+def _captioned(picture: str | bytes, words: str) -> bytes:
+    """A drawing with a line under it. RDKit's own text is ASCII, and names of sets and classes need not be."""
+    left, middle, size, ink = 20, HIGH + 52, 15, "#333333"
+    if isinstance(picture, str):
+        style = f'font-family="sans-serif" font-size="{size}" fill="{ink}" dominant-baseline="central"'
+        line = f'<text x="{left}" y="{middle}" {style}>{escape(words)}</text>'
+        whole = f"{picture.rpartition('</svg>')[0]}{line}\n</svg>\n"
+        return whole.encode("ascii", "xmlcharrefreplace")  # it declares another encoding than UTF-8
+    image, made = Image.open(io.BytesIO(picture)), io.BytesIO()
+    font = ImageFont.truetype(font_manager.findfont("DejaVu Sans"), size)
+    ImageDraw.Draw(image).text((left, middle), words, fill=ink, font=font, anchor="lm")
+    image.save(made, "PNG")
+    return made.getvalue()
 
 
 def _bonds_among(edges: NDArray[np.int64], molecule: Any, alive: NDArray[np.bool_]) -> list[int]:

@@ -5,19 +5,21 @@ Shapes: n nodes, m edges, L levels, C classes.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cgipool.data.graphs import GraphSet
+from cgipool.data.importers.imported import IDS
 from cgipool.data.names import Names
 from cgipool.errors import UserError
 from cgipool.explain.subgraphs import edges_left, edges_of
 from cgipool.explain.trace import Trace, trace
 from cgipool.fitted import FittedModel
 from cgipool.pool import method_named
-from cgipool.predict import CHUNK
+from cgipool.predict import CHUNK, chunks_of, count_of, ids_of, is_table, open_graphs
 from cgipool.words import counted
 
 if TYPE_CHECKING:
@@ -39,11 +41,13 @@ class Explained:
     """[C] of the model."""
     molecule: "Chem.Mol | None" = None
     """The graph as RDKit's molecule, if it is one and RDKit is there."""
+    id: str = ""
+    """What predictions call the graph, if its source has names."""
 
     @property
     def name(self) -> str:
         """What the graph is called."""
-        return f"graph {self.number} of {self.graph.name}"
+        return f"graph {self.number} of {self.graph.name}" + (f" (id {self.id})" if self.id else "")
 
     @property
     def probabilities(self) -> dict[str, float]:
@@ -115,6 +119,25 @@ def explain_graph(model: FittedModel, graphs: GraphSet, number: int, member: int
         title += f", member {member} of {len(model.members)}"
     molecule = None if model.featurizer is None else _molecule(graph)
     return Explained(number, graph, found, title, model.class_names, molecule)
+
+
+def explain_at(model: FittedModel, path: str | Path, number: int, member: int = 0) -> Explained:
+    """What a member of a model does to the graph of this number, counted from 0, at a path or in a set of this name. Of
+    a table of SMILES that is a row."""
+    place = Path(path)
+    if not is_table(place):
+        found = explain_graph(model, open_graphs(path), number, member)
+        return replace(found, id=next(ids_of(place, number), "")) if (place / IDS).is_file() else found
+    first = max(number, 0) // CHUNK * CHUNK
+    chunk = next(chunks_of(path, model, None, first, number + 1), None)
+    at = number - first
+    if chunk is None or not 0 <= at < len(chunk.ids):
+        raise UserError(f"there is no graph {number}; {path} has {counted(count_of(path), 'row')}, numbered from 0")
+    if chunk.graphs is None or at in chunk.reasons:
+        raise UserError(f"graph {number} of {path} (id {chunk.ids[at]}): {chunk.reasons[at]}")
+    before = sum(other < at for other in chunk.reasons)
+    found = explain_graph(model, replace(chunk.graphs, name=place.stem), at - before, member)
+    return replace(found, number=number, id=chunk.ids[at])
 
 
 def _molecule(graph: GraphSet) -> "Chem.Mol | None":

@@ -35,7 +35,7 @@ def page(explained: Sequence[Explained]) -> str:
         head += "; ringed are the nodes that decide it"
     parts = {
         "style": _file("cgipool.report", "page.css") + _file("cgipool.explain", "page.css"),
-        "title": escape(f"Graph {one.number} of {one.graph.name}"),
+        "title": escape(f"G{one.name.removeprefix('g')}"),
         "head": escape(head),
         "most": str(max(each.trace.levels for each in explained)),
         "models": "\n".join(_section(number, each) for number, each in enumerate(explained)),
@@ -126,7 +126,8 @@ def _colours(name: str, score: NDArray[np.float32]) -> dict[str, Any]:
         "y": 0,
         "yanchor": "top",
         "outlinewidth": 0,
-        "nticks": 4,
+        "tickvals": [low, (low + high) / 2, high],
+        "tickformat": ".3f",
         "title": {"text": escape(name), "side": "top"},
     }
     return {"color": score.tolist(), "colorscale": "Viridis", "cmin": low, "cmax": high, "colorbar": bar}

@@ -17,6 +17,9 @@ from cgipool.report.view import View
 MANY = 12
 """A study with more contexts has no panels for each of them; the page shows cells one by one."""
 
+ASIDE = (-0.22, -0.14, 0.14, 0.22)
+"""How far from its line a split is drawn, by turns: on it, the bar of the mean would hide it."""
+
 Drawing = Callable[[View], Figure | None]
 
 
@@ -76,7 +79,7 @@ def _strip(panel: Axes, view: View, method: str, context: str, place: int, look:
         panel.text(0.5, place, word, transform=panel.get_yaxis_transform(), ha="center", va="center", color=FAINT)
         return
     values = entry.record.percent()
-    heights = [place + 0.09 * (number % 5 - 2) for number in range(len(values))]
+    heights = [place + ASIDE[number % len(ASIDE)] for number in range(len(values))]
     panel.plot(values, heights, ".", ms=5.5, color=look.colour, alpha=0.6, mew=0)
     total = entry.summary
     if total.low is not None and total.high is not None:

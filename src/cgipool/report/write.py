@@ -52,7 +52,7 @@ def write_report(store: Path, out: Path, studies: Sequence[str] = ()) -> Report:
         if name not in names:
             raise unknown("study", name, names)
     if not names:
-        raise UserError(f"{store} has no study to report{_because(book)}")
+        raise UserError(f"{store} has no study to report{_because(store, book)}")
     views = [view_of(study, book) for study in book.studies if not studies or study.name in studies]
     files: dict[str, str] = {}
     figures = {view.study.name: figures_of(view) for view in views}
@@ -114,8 +114,11 @@ def _wrong(record: Record) -> str | None:
     return None
 
 
-def _because(book: Book) -> str:
-    return f": {'; '.join(book.problems)}" if book.problems else ""
+def _because(store: Path, book: Book) -> str:
+    if book.problems:
+        return f": {'; '.join(book.problems)}"
+    searched = (store / "searches").is_dir()
+    return "; the scores of a search are shown by `cgipool study search FILE --dry-run`" if searched else ""
 
 
 def _prepare(out: Path) -> None:

@@ -152,8 +152,11 @@ def check_known(methods: Iterable[str], datasets: Iterable[str]) -> None:
     for method in methods:
         method_named(method)
     for dataset in datasets:
-        if dataset not in CATALOGUE:
-            raise unknown("data set", dataset, CATALOGUE)
+        if dataset in CATALOGUE:
+            continue
+        if Path(dataset).exists():
+            raise UserError(f"data set {dataset!r} is a path; a file names those of `cgipool data list` alone")
+        raise unknown("data set", dataset, CATALOGUE)
 
 
 def protocol_of(given: dict[str, Any]) -> Protocol:

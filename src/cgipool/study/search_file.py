@@ -83,6 +83,8 @@ def read_search(path: Path, family: str | None = None) -> Search:
 
 def search_of(given: dict[str, Any], default_name: str = "search", family: str | None = None) -> Search:
     """A search from plain values."""
+    if "axes" in given:
+        raise UserError("this is a study, which `cgipool study run` runs")
     _check_keys(given)
     if family is not None:
         given = _on_family(given, family)
