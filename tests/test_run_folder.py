@@ -117,6 +117,20 @@ def test_a_failing_job_ends_the_others(graphs: GraphSet, tmp_path: Path) -> None
     assert time.monotonic() - began < 60
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_who_is_told_can_end_the_run(jobs: int, graphs: GraphSet, tmp_path: Path) -> None:
+    """With several jobs too, and an error is theirs who made it: it is not lost in the thread that listens."""
+
+    def tell(progress: split.Progress) -> None:
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        run.train(
+            graphs, splits=2, jobs=jobs, out=tmp_path, tell=tell, **TINY | {"epochs": 100_000, "patience": 100_000}
+        )
+    assert not (tmp_path / "result.json").exists()
+
+
 SCRIPT = """
 import json, sys
 import cgipool.training.split as split

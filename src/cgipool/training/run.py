@@ -260,15 +260,8 @@ def _train_all(tasks: list[Task], graphs: GraphSet, jobs: int, tell: Tell) -> No
         return
     context = multiprocessing.get_context("spawn")
     messages, stop = context.Queue(), context.Event()
-
-    def listen() -> None:
-        while (message := messages.get()) is not None:
-            tell(message)
-
-    listener = threading.Thread(target=listen, daemon=True)
-    listener.start()
     try:
-        with _folder_of(graphs) as folder:
+        with _hearing(messages, stop, tell), _folder_of(graphs) as folder:
             arguments = (folder, messages, stop)
             workers = min(jobs, len(tasks))
             with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=arguments) as pool:
@@ -285,9 +278,33 @@ def _train_all(tasks: list[Task], graphs: GraphSet, jobs: int, tell: Tell) -> No
             "a worker process ended: for want of memory (fewer jobs need less), from outside, or because a script that "
             "calls train(jobs=…) does not guard it by `if __name__ == '__main__':`"
         ) from None
+
+
+@contextlib.contextmanager
+def _hearing(messages: "multiprocessing.Queue[Progress | None]", stop: Event, tell: Tell) -> Iterator[None]:
+    """Inside, a thread passes what workers put into the queue on to `tell`. If that fails the workers are stopped, and
+    its error is raised when they have ended."""
+    failed: list[BaseException] = []
+
+    def listen() -> None:
+        while (message := messages.get()) is not None:
+            if failed:
+                continue  # a worker cannot end before the queue is rid of all that it told
+            try:
+                tell(message)
+            except BaseException as error:
+                failed.append(error)
+                stop.set()
+
+    listener = threading.Thread(target=listen, daemon=True)
+    listener.start()
+    try:
+        yield
     finally:
         messages.put(None)
         listener.join()
+        if failed:
+            raise failed[0] from None
 
 
 @contextlib.contextmanager
