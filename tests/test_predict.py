@@ -1,6 +1,7 @@
 """`cgipool fit` and `cgipool predict`: every graph a row, broken ones told, memory flat."""
 
 import csv
+import gzip
 import io
 import json
 import re
@@ -252,6 +253,9 @@ def test_molecules_from_a_table(tmp_path: Path, capsys: pytest.CaptureFixture, m
     assert [row["id"] for row in rows] == ["ethanol", "nonsense", "butane"]
     assert [bool(row["prediction"]) for row in rows] == [True, False, True]
     assert "SMILES" in rows[1]["reason"]
+    Path("new.csv.gz").write_bytes(gzip.compress(Path("new.csv").read_bytes()))
+    assert main(["predict", "m.safetensors", "new.csv.gz"]) == 0
+    assert list(csv.DictReader(capsys.readouterr().out.splitlines())) == rows
     assert main(["predict", "m.safetensors", "new.csv", "--strict"]) == 2
     assert "graph nonsense" in capsys.readouterr().err
     assert main(["predict", "m.safetensors", "new.csv", "--smiles", "molecule"]) == 2

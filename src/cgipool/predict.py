@@ -22,7 +22,7 @@ from cgipool.data.store import is_saved
 from cgipool.errors import UserError
 from cgipool.fitted import FittedModel
 
-TABLES = (".csv", ".tsv", ".smi", ".txt")
+TABLES = (".csv", ".tsv", ".smi", ".txt", ".csv.gz", ".tsv.gz")
 """Names of files with a column of SMILES end so."""
 
 CHUNK = 4096
@@ -172,7 +172,7 @@ def shard_of(count: int, number: int, shards: int) -> tuple[int, int]:
 
 
 def _is_table(path: Path) -> bool:
-    return path.suffix.lower() in TABLES and path.is_file()
+    return path.name.lower().endswith(TABLES) and path.is_file()
 
 
 def _one_by_one(graphs: GraphSet, start: int, stop: int, ids: Sequence[str]) -> Chunk:
