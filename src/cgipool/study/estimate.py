@@ -24,8 +24,8 @@ CPU_NODE, GPU_NODE, GPU_STEP, GPU_START = 6e-6, 3.5e-8, 1.5e-3, 8.0
 """Seconds: on a CPU of a node in an epoch of one split; on a GPU of a node in an epoch of one of many splits, of a step
 at least, and of starting a cell."""
 
-AFTER_BEST, BEFORE_BEST = 100, 120
-"""Epochs: patience, and how many pass before the best one."""
+BEFORE_BEST = 120
+"""Epochs that pass before the best one."""
 
 
 def predicted(cell: "Cell", device: str) -> float:
