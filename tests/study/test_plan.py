@@ -96,6 +96,7 @@ def test_recipes_and_kinds_of_splits_can_be_axes() -> None:
         (SMALL | {"settings": {"shuffle": 1}}, "shuffle must be true or false, not 1"),
         (SMALL | {"settings": {"recipe": "fast"}}, "unknown recipe 'fast'"),
         (SMALL | {"protocol": {"split": 3}}, "unknown key of [protocol] 'split'"),
+        (SMALL | {"protocol": {"__doc__": "text"}}, "unknown key of [protocol] '__doc__'"),
         (SMALL | {"protocol": {"splits": "3"}}, "splits of [protocol] must be a whole number"),
         (SMALL | {"protocol": {"splits": 0}}, "splits and ensemble from 1"),
         (SMALL | {"protocol": {"split_kind": "odd"}}, "unknown kind of split 'odd'"),
