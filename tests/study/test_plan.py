@@ -3,6 +3,7 @@
 import json
 import shlex
 import tomllib
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from cgipool.cli.study import parse_only
 from cgipool.errors import UserError
 from cgipool.pool import METHODS
 from cgipool.study import records
+from cgipool.study.cell import Protocol
 from cgipool.study.estimate import Estimate, in_words, predicted
 from cgipool.study.plan import read_study, study_of
 from cgipool.study.records import key_of
@@ -245,6 +247,8 @@ def test_estimates_follow_what_was_measured() -> None:
     assert corrected(cells[5]) == pytest.approx(3.0 * plain(cells[5]))
     assert Estimate(Measured(), cells, "cuda:0").measured == 0, "another kind of device says nothing"  # type: ignore[arg-type]
     assert Estimate(None, cells, "cpu", jobs=4)(cells[5]) == pytest.approx(plain(cells[5]) / 4)
+    ensemble = replace(cells[5], protocol=Protocol(splits=1, ensemble=8))
+    assert Estimate(None, cells, "cpu", jobs=4)(ensemble) == pytest.approx(plain(ensemble) / 4), "members are jobs too"
     assert [in_words(s) for s in (40, 700, 9000)] == ["40 s", "12 min", "2.5 h"]
 
 
