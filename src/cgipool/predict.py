@@ -259,7 +259,7 @@ class Writer:
             plain = {"id": row.id, "prediction": best, "probabilities": told} | (
                 {"reason": row.reason} if row.reason else {}
             )
-            self.out.write(json.dumps(plain, ensure_ascii=False) + "\n")
+            self.out.write(json.dumps(plain) + "\n")
         else:
             numbers = ["" for _ in self.names] if p is None else [f"{v:.6f}" for v in p]
             self.table.writerow([row.id, best or "", *numbers, row.reason])
