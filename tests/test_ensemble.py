@@ -481,6 +481,24 @@ def test_bars_count_members() -> None:
     assert "split 0, member 1: 1 epoch, best 1" in console.export_text()
 
 
+@pytest.mark.parametrize(("ensemble", "state"), [(1, "epoch 3, 1/2 splits done"), (3, "epoch 3, 2/6 members done")])
+def test_bars_of_a_study_count_members(ensemble: int, state: str, tmp_path: Path) -> None:
+    from rich.progress import Progress
+
+    from cgipool.cli.study_progress import Bars
+    from cgipool.study.cell import Cell, Protocol
+    from cgipool.study.estimate import Estimate
+    from cgipool.study.store import Store
+
+    cell = Cell("cgi", "motifs", PAPER, Protocol(splits=2, ensemble=ensemble))
+    with Progress(disable=True) as progress:
+        bars = Bars(progress, [cell], Store(tmp_path), Estimate(None, [cell], "cpu"), 1)
+        bars.begins(cell)
+        for member in range(min(ensemble, 2)):
+            bars.epoch(cell, split.Progress(0, 3, 0.5, 0.5, 1, done=True, member=member))
+        assert progress.tasks[-1].fields["state"] == state
+
+
 def test_bars_without_splits() -> None:
     from rich.progress import Progress
 

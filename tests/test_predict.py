@@ -1,6 +1,7 @@
 """`cgipool fit` and `cgipool predict`: every graph a row, broken ones told, memory flat."""
 
 import csv
+import gzip
 import io
 import json
 import re
@@ -21,7 +22,7 @@ from cgipool.cli.predict import _write
 from cgipool.data.features import Encoder
 from cgipool.errors import UserError
 from cgipool.fitted import FittedModel
-from cgipool.predict import CHUNK, Chunk, Rows, chunks_of, count_of, ids_of, known_to, lines_of, shard_of
+from cgipool.predict import CHUNK, Chunk, Row, Rows, Writer, chunks_of, count_of, ids_of, known_to, lines_of, shard_of
 from cgipool.predict_on_ray import Wish, predict_range
 from cgipool.study.share import shard_of_rank
 
@@ -59,6 +60,15 @@ def test_csv_and_json(model: Path, graphs: GraphSet, tmp_path: Path, capsys: pyt
     lines = [json.loads(line) for line in (tmp_path / "rows").read_text().splitlines()]
     assert [line["prediction"] for line in lines] == [row["prediction"] for row in rows]
     assert list(lines[0]["probabilities"]) == list(names)
+
+
+def test_lines_of_json_are_valid_where_the_output_lacks_a_character() -> None:
+    content = io.BytesIO()
+    out = io.TextIOWrapper(content, encoding="ascii", errors="backslashreplace")  # as the command sets stdout
+    Writer(out, ("sauer", "süß"), as_json=True).write(Row("Stärke", np.array([0.25, 0.75])))
+    out.flush()
+    row = {"id": "Stärke", "prediction": "süß", "probabilities": {"sauer": 0.25, "süß": 0.75}}
+    assert json.loads(content.getvalue()) == row
 
 
 def test_a_broken_graph_is_told_and_does_not_stop_the_rest(
@@ -253,6 +263,9 @@ def test_molecules_from_a_table(tmp_path: Path, capsys: pytest.CaptureFixture, m
     assert [row["id"] for row in rows] == ["ethanol", "nonsense", "butane"]
     assert [bool(row["prediction"]) for row in rows] == [True, False, True]
     assert "SMILES" in rows[1]["reason"]
+    Path("new.csv.gz").write_bytes(gzip.compress(Path("new.csv").read_bytes()))
+    assert main(["predict", "m.safetensors", "new.csv.gz"]) == 0
+    assert list(csv.DictReader(capsys.readouterr().out.splitlines())) == rows
     assert main(["predict", "m.safetensors", "new.csv", "--strict"]) == 2
     assert "graph nonsense" in capsys.readouterr().err
     assert main(["predict", "m.safetensors", "new.csv", "--smiles", "molecule"]) == 2

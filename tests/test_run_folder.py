@@ -117,6 +117,20 @@ def test_a_failing_job_ends_the_others(graphs: GraphSet, tmp_path: Path) -> None
     assert time.monotonic() - began < 60
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_who_is_told_can_end_the_run(jobs: int, graphs: GraphSet, tmp_path: Path) -> None:
+    """With several jobs too, and an error is theirs who made it: it is not lost in the thread that listens."""
+
+    def tell(progress: split.Progress) -> None:
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        run.train(
+            graphs, splits=2, jobs=jobs, out=tmp_path, tell=tell, **TINY | {"epochs": 100_000, "patience": 100_000}
+        )
+    assert not (tmp_path / "result.json").exists()
+
+
 SCRIPT = """
 import json, sys
 import cgipool.training.split as split
@@ -244,10 +258,32 @@ def test_a_folder_of_other_things_is_left_alone(graphs: GraphSet, tmp_path: Path
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_splits_of_one_number_are_refused(graphs: GraphSet) -> None:
-    (one,) = run.random_splits(graphs, seed=0, indices=[0])
-    with pytest.raises(UserError, match="two of the splits bear the same number"):
-        run.train(graphs, splits=[one, one], **TINY)
+@pytest.mark.parametrize(
+    ("splits", "said"),
+    [
+        ([Split(3, [0, 1], [2], [3]), Split(3, [0, 2], [1], [3])], "two of the splits bear the same number"),
+        ([], "there are no splits"),
+        ([Split(3, [0, 1], [], [3])], "split 3: val is empty"),
+        ([Split(3, [0, 1], [2], [80])], "split 3: test names graph 80 of 80"),
+        ([Split(3, [0, 1], [2], [-1])], "split 3: test names graph -1 of 80"),
+        (0, "splits must be at least 1, not 0"),
+        (1.5, "splits must be a whole number, not 1.5"),
+    ],
+)
+def test_splits_that_are_refused(graphs: GraphSet, splits: Any, said: str) -> None:
+    with pytest.raises(UserError, match=re.escape(said)):
+        run.train(graphs, splits=splits, **TINY)
+
+
+def test_numbers_of_numpy_are_those_of_python(graphs: GraphSet) -> None:
+    """As a loop over `np.arange` gives them."""
+    numbers = {"splits": 1, "first": 2, "seed": 3, "ensemble": 2}
+    plain = run.train(graphs, **numbers, **TINY)
+    result = run.train(graphs, **{name: np.int64(number) for name, number in numbers.items()}, **TINY)
+    assert result.test_accuracy == plain.test_accuracy
+    assert json.loads(json.dumps(result.to_json()))["seed"] == 3
+    with pytest.raises(UserError, match=r"seed must be a whole number, not 0\.5"):
+        run.train(graphs, seed=0.5, **TINY)
 
 
 @pytest.mark.parametrize("setting", [{"epochs": 0}, {"ratio": float("nan")}, {"width": 1}, {"lr": -1.0}, {"eqochs": 1}])

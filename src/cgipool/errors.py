@@ -1,11 +1,24 @@
 """Errors that a user can cause: one line each, shown by the command line without a traceback."""
 
 import difflib
+import operator
 from collections.abc import Iterable
+from typing import Any
 
 
 class UserError(Exception):
     """Something the user can mend. The message is one line that says what is wrong and what is expected."""
+
+
+def whole_number(name: str, value: Any, least: int | None = None) -> int:
+    """The value of an argument as Python's own whole number, NumPy's included; an error if it is none, or too small."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise UserError(f"{name} must be a whole number, not {value!r}") from None
+    if least is not None and number < least:
+        raise UserError(f"{name} must be at least {least}, not {number}")
+    return number
 
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> UserError:

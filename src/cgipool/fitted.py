@@ -23,7 +23,7 @@ from cgipool.data.features import Encoder
 from cgipool.data.graphs import GraphSet
 from cgipool.data.names import Names
 from cgipool.data.splits import Split, check_graphs, holdout
-from cgipool.errors import UserError
+from cgipool.errors import UserError, whole_number
 from cgipool.files import read_json
 from cgipool.network import Model, Output
 from cgipool.pool import Sizes, method_named
@@ -192,6 +192,7 @@ def fit(
     `settings` change single settings of the recipe. No graph is held back for a test: what to expect of a model is
     what `train` measures on splits.
     """
+    seed = whole_number("seed", seed)
     check_graphs(graphs)
     method_named(method)
     chosen = recipe_named(recipe, graphs.family).but(**settings)

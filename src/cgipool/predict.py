@@ -22,7 +22,7 @@ from cgipool.data.store import is_saved
 from cgipool.errors import UserError
 from cgipool.fitted import FittedModel
 
-TABLES = (".csv", ".tsv", ".smi", ".txt")
+TABLES = (".csv", ".tsv", ".smi", ".txt", ".csv.gz", ".tsv.gz")
 """Names of files with a column of SMILES end so."""
 
 CHUNK = 4096
@@ -173,7 +173,7 @@ def shard_of(count: int, number: int, shards: int) -> tuple[int, int]:
 
 def is_table(path: Path) -> bool:
     """Whether a path is that of a table of SMILES."""
-    return path.suffix.lower() in TABLES and path.is_file()
+    return path.name.lower().endswith(TABLES) and path.is_file()
 
 
 def _one_by_one(graphs: GraphSet, start: int, stop: int, ids: Sequence[str]) -> Chunk:
@@ -260,7 +260,7 @@ class Writer:
             plain = {"id": row.id, "prediction": best, "probabilities": told} | (
                 {"reason": row.reason} if row.reason else {}
             )
-            self.out.write(json.dumps(plain, ensure_ascii=False) + "\n")
+            self.out.write(json.dumps(plain) + "\n")
         else:
             numbers = ["" for _ in self.names] if p is None else [f"{v:.6f}" for v in p]
             self.table.writerow([row.id, best or "", *numbers, row.reason])

@@ -135,6 +135,20 @@ def test_from_edges_refuses(source: list, target: list, weight: np.ndarray | Non
     assert str(caught.value) == message
 
 
+@pytest.mark.parametrize(
+    ("sizes", "y", "message"),
+    [
+        ([2, 1], [0.7, 1.0], "y must be whole numbers, not 0.7"),
+        ([2, 1], [0.0, np.nan], "y must be whole numbers, not nan"),
+        ([2.5, 1], [0, 1], "sizes must be whole numbers, not 2.5"),
+    ],
+)
+def test_nothing_is_cut_off(sizes: list, y: list, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        GraphSet.from_edges("g", sizes, [0], [1], y)
+    assert str(caught.value) == message
+
+
 def test_asymmetry_across_many_chunks_is_noticed() -> None:
     n = 200_000
     path = np.arange(n - 1)
@@ -159,6 +173,33 @@ def test_subset_refuses_strange_ids(small: GraphSet) -> None:
     for ids in ([3], [-1]):
         with pytest.raises(UserError, match="graph ids go from 0 to 2"):
             small.subset(ids)
+    for ids in (small.y == 0, [0.5, 1.0]):
+        with pytest.raises(UserError, match=r"graph ids are whole numbers, not (bool|float64); a mask"):
+            small.subset(ids)
+
+
+@pytest.mark.parametrize(
+    ("which", "sizes"),
+    [
+        (1, [1]),
+        (-1, [2]),
+        (slice(1, None), [1, 2]),
+        ([2, 0], [2, 3]),
+        ((-1, -3), [2, 3]),
+        (np.array([True, False, True]), [3, 2]),
+        ([False, True, False], [1]),
+        ([], []),
+    ],
+)
+def test_graphs_by_brackets(small: GraphSet, which: object, sizes: list[int]) -> None:
+    assert small[which].sizes.tolist() == sizes
+
+
+@pytest.mark.parametrize("which", [3, -4, [3], [0, -4], np.array([0.5]), np.array([True, False])])
+def test_brackets_refuse_what_is_not_there(small: GraphSet, which: object) -> None:
+    """As NumPy does; a number behind the last graph is no other graph."""
+    with pytest.raises(IndexError):
+        small[which]
 
 
 @given(graphs=graph_sets())

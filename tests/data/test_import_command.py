@@ -72,6 +72,13 @@ def test_json(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert said["skipped"] == [{"row": 41, "reason": "it is no SMILES", "text": "C("}]
 
 
+def test_a_long_row_left_out_is_cut(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table.write_text(f'{TABLE}"{"Q" * 200_000}",1\n')
+    assert run(table, "--out", tmp_path / "set", "--json") == 0
+    (row,) = json.loads(capsys.readouterr().out)["skipped"]
+    assert (row["row"], row["text"]) == (41, "Q" * 1000 + "…")
+
+
 def test_many_rows_left_out_are_counted(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table.write_text(TABLE + "C(,1\n" * 25)
     assert run(table, "--out", tmp_path / "set") == 0

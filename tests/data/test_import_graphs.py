@@ -197,6 +197,9 @@ def test_several_graphs_in_a_file(tmp_path: Path) -> None:
     start, end = text.index("<graph "), text.index("</graph>") + len("</graph>")
     path.write_text(text[:end] + text[start:end] + text[end:])
     assert import_data(path).ids["id"] == ["g0#0", "g0#1"]
+    labels = path.with_name("labels.csv")
+    labels.write_text("graph,label\ng0,a\n")
+    assert refused(path.parent) == f"{labels} has one class for each file, but one holds several graphs, as g0#0"
 
 
 def test_graphml_named_and_directed_edges(tmp_path: Path) -> None:

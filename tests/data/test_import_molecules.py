@@ -280,9 +280,15 @@ def test_sdf_without_molecules(tmp_path: Path, text: str) -> None:
         import_data(tmp_path / "mine.sdf")
 
 
-def test_sdf_cut_short(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["cut short", "a wrong byte", "a wrong block"])
+def test_damaged_sdf(tmp_path: Path, damage: str) -> None:
     whole = gzip.compress(sdf(tmp_path).read_bytes())
-    (tmp_path / "mine.sdf.gz").write_bytes(whole[:-20])
+    if damage == "cut short":
+        whole = whole[:-20]
+    else:
+        at = 10 if damage == "a wrong block" else -6  # the kind of the first block behind the header, or the checksum
+        whole = whole[:at] + b"\xff" + whole[at:][1:]
+    (tmp_path / "mine.sdf.gz").write_bytes(whole)
     with pytest.raises(UserError, match=r"cannot read .*mine\.sdf\.gz: "):
         import_data(tmp_path / "mine.sdf.gz")
 

@@ -115,6 +115,18 @@ def test_refuses() -> None:
         assert message in str(caught.value)
 
 
+def test_sides_are_numbers_of_graphs() -> None:
+    split = Split(np.int64(3), [0, 1], range(2, 4), np.array([4], dtype=np.int32))
+    assert type(split.index) is int
+    assert [getattr(split, side).tolist() for side in SIDES] == [[0, 1], [2, 3], [4]]
+    assert {getattr(split, side).dtype for side in SIDES} == {np.dtype(np.int64)}
+    mask = np.arange(5) == 2
+    with pytest.raises(UserError, match="val of a split must be a list of graph numbers, not bool, 1-d"):
+        Split(0, [0, 1], mask, [3])
+    with pytest.raises(UserError, match="test of a split must be a list of graph numbers, not int64, 2-d"):
+        Split(0, [0, 1], [2], [[3, 4]])
+
+
 def test_file_and_back(tmp_path: Path) -> None:
     splits = random_splits(labelled(np.arange(20) % 2), seed=0, indices=[2, 5])
     write_splits(tmp_path / "splits.json", splits)

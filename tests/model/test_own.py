@@ -3,10 +3,12 @@
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from small import SIZES, Case, adjacency, double, random_case, random_network, traced
 from torch import Tensor, nn
+from torch_geometric.data import Data
 from torch_geometric.nn import EdgePooling, GCNConv, SAGPooling, TopKPooling
 
 from cgipool.errors import UserError
@@ -132,7 +134,7 @@ def test_a_module_that_cannot_be_imported(text: str, said: str, tmp_path, monkey
         method_named("unsound_pools:Pool")
 
 
-@pytest.mark.parametrize("ratio", [0.5, 0.8, 1.0, 3])
+@pytest.mark.parametrize("ratio", [0.5, 0.8, 1.0, 3, np.float32(1.0), np.int64(3)])
 def test_the_adapter_of_topk_is_our_topk(ratio: float | int) -> None:
     case = random_case(4)
     ours, theirs = (network_of(case, m, ratio=ratio) for m in ("topk", "torch_geometric.nn:TopKPooling"))
@@ -243,21 +245,24 @@ def given(form: Any) -> Pooled:
 
 
 @pytest.mark.parametrize(
-    ("form", "weighted"),
+    ("form", "weighted", "losses"),
     [
-        (lambda x, e, w, b: (x, e, w, b, torch.arange(len(x)), None), True),
-        (lambda x, e, w, b: (x, e, w, b), True),
-        (lambda x, e, w, b: (x, e, None, b), False),
-        (lambda x, e, w, b: (x, e, b), False),
-        (lambda x, e, w, b: SimpleNamespace(x=x, edge_index=e, edge_weight=w, batch=b), True),
-        (lambda x, e, w, b: SimpleNamespace(x=x, edge_index=e, edge_attr=w[:, None], batch=b, loss=w.sum()), True),
+        (lambda x, e, w, b: (x, e, w, b, torch.arange(len(x)), None), True, []),
+        (lambda x, e, w, b: (x, e, w, b), True, []),
+        (lambda x, e, w, b: (x, e, None, b), False, []),
+        (lambda x, e, w, b: (x, e, b), False, []),
+        (lambda x, e, w, b: SimpleNamespace(x=x, edge_index=e, edge_weight=w, batch=b), True, []),
+        (lambda x, e, w, b: SimpleNamespace(x=x, edge_index=e, edge_attr=w.view(-1, 1), batch=b), True, []),
+        (lambda x, e, w, b: SimpleNamespace(x=x, edge_index=e, batch=b, loss=w.sum()), False, ["own"]),
+        (lambda x, e, w, b: Data(x=x, edge_index=e, edge_weight=w, batch=b, loss=None, aux_loss=w[0]), True, ["own"]),
     ],
 )
-def test_results_that_are_understood(form: Any, weighted: bool) -> None:
+def test_results_that_are_understood(form: Any, weighted: bool, losses: list[str]) -> None:
+    """Also where an attribute is there and None, as the edge_attr of PyG's `Data` is."""
     pooled = given(form)
     values = adjacency(pooled.level).unique().tolist()
     assert values == ([0.0, 2.0] if weighted else [0.0, 1.0])
-    assert list(pooled.losses) in ([], ["own"])
+    assert list(pooled.losses) == losses
 
 
 @pytest.mark.parametrize(

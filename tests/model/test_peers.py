@@ -62,6 +62,7 @@ def test_sizes() -> None:
         (1.2, 0.1, [1, 1, 1]),
         (29.87, 7, [7, 7, 7]),
         (3.0, 7, [7, 7, 7]),
+        (29.87, np.int64(7), [7, 7, 7]),
     ],
 )
 def test_clusters_follow_from_ratio_and_mean_size(

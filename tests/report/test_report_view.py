@@ -122,6 +122,8 @@ def test_ranks_share_ties():
     assert ranks_among([70.0, 80.0, 80.0, 60.0]) == [3.0, 1.5, 1.5, 4.0]
     values = np.random.default_rng(0).integers(0, 6, 20).astype(float)
     assert ranks_among(values.tolist()) == stats.rankdata(-values).tolist()
+    assert ranks_among([0.1 + 0.2, 0.3, 0.2]) == [1.5, 1.5, 3.0], "rounding is no difference"
+    assert ranks_among([]) == []
 
 
 def test_average_ranks_are_over_data_sets_that_all_methods_have(store: Path):

@@ -3,6 +3,7 @@
 import json
 import shlex
 import tomllib
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from cgipool.cli.study import parse_only
 from cgipool.errors import UserError
 from cgipool.pool import METHODS
 from cgipool.study import records
+from cgipool.study.cell import Protocol
 from cgipool.study.estimate import Estimate, in_words, predicted
 from cgipool.study.plan import read_study, study_of
 from cgipool.study.records import key_of
@@ -99,6 +101,7 @@ def test_recipes_and_kinds_of_splits_can_be_axes() -> None:
         (SMALL | {"settings": {"shuffle": 1}}, "shuffle must be true or false, not 1"),
         (SMALL | {"settings": {"recipe": "fast"}}, "unknown recipe 'fast'"),
         (SMALL | {"protocol": {"split": 3}}, "unknown key of [protocol] 'split'"),
+        (SMALL | {"protocol": {"__doc__": "text"}}, "unknown key of [protocol] '__doc__'"),
         (SMALL | {"protocol": {"splits": "3"}}, "splits of [protocol] must be a whole number"),
         (SMALL | {"protocol": {"splits": 0}}, "splits and ensemble from 1"),
         (SMALL | {"protocol": {"split_kind": "odd"}}, "unknown kind of split 'odd'"),
@@ -247,6 +250,8 @@ def test_estimates_follow_what_was_measured() -> None:
     assert corrected(cells[5]) == pytest.approx(3.0 * plain(cells[5]))
     assert Estimate(Measured(), cells, "cuda:0").measured == 0, "another kind of device says nothing"  # type: ignore[arg-type]
     assert Estimate(None, cells, "cpu", jobs=4)(cells[5]) == pytest.approx(plain(cells[5]) / 4)
+    ensemble = replace(cells[5], protocol=Protocol(splits=1, ensemble=8))
+    assert Estimate(None, cells, "cpu", jobs=4)(ensemble) == pytest.approx(plain(ensemble) / 4), "members are jobs too"
     assert [in_words(s) for s in (40, 700, 9000)] == ["40 s", "12 min", "2.5 h"]
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shlex
 import zipfile
 from pathlib import Path
 
@@ -162,6 +163,7 @@ def test_compare_on_scaffold_splits(
     assert {record.cell["method"] for record in records} == {"none", "ecfp-rf"}
     for record in records:
         assert [row["graphs"] for row in record.splits] == sizes
+        ok(capsys, *shlex.split(record.provenance["command"])[1:])
     assert len({record.provenance["splits"] for record in records}) == 1
 
 

@@ -1,8 +1,12 @@
 """Recipes by name, and the one that goes by the family of the data set."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from types import NoneType
+from typing import Any
 
+import numpy as np
 import pytest
 
 from cgipool import GraphClassifier, GraphSet, load_dataset, train
@@ -32,6 +36,32 @@ def test_recipes_have_their_own_names() -> None:
     assert recipe_named("paper", "social") == Recipe()
     with pytest.raises(UserError, match="did you mean 'strong'"):
         recipe_named("strng")
+
+
+def test_settings_are_plain_values() -> None:
+    """However a recipe is made: what it says is written as JSON, and a cell's key is a hash of that."""
+    recipe = Recipe(epochs=np.int64(9), lr=1, dropout=np.float32(0.5), ratio=np.int64(3), shuffle=np.bool_(False))
+    assert recipe == Recipe().but(epochs=9, lr=1.0, dropout=0.5, ratio=3, shuffle=False)
+    assert json.dumps(recipe.to_json()) == json.dumps(json.loads(json.dumps(recipe.to_json())))
+    assert {type(value) for value in recipe.to_json().values()} == {str, int, float, bool, NoneType}
+    assert '"lr": 1.0' in json.dumps(recipe.to_json())
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ({"width": 8.0}, "width must be a whole number, not 8.0"),
+        ({"levels": True}, "levels must be a whole number, not True"),
+        ({"shuffle": 1}, "shuffle must be true or false, not 1"),
+        ({"lr": "fast"}, "lr must be a number, not 'fast'"),
+        ({"conv": None}, "conv must be a text, not None"),
+    ],
+)
+def test_settings_of_another_type(setting: dict[str, Any], said: str) -> None:
+    for make in (Recipe, Recipe().but):
+        with pytest.raises(UserError) as caught:
+            make(**setting)
+        assert str(caught.value) == said
 
 
 def test_families() -> None:

@@ -9,8 +9,8 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from cgipool.cli.progress import SECONDS, stderr
-from cgipool.study.estimate import Estimate, in_words
+from cgipool.cli.progress import SECONDS, name_of, stderr
+from cgipool.study.estimate import Estimate, in_words, trainings_of
 from cgipool.study.run import Watcher
 from cgipool.words import counted
 
@@ -62,7 +62,8 @@ class Lines(Watcher):
         now = time.monotonic()
         if not progress.done and now - self.last >= SECONDS:
             self.last = now
-            self.print(f"{cell.name}: split {progress.split}, epoch {progress.epoch}, best {progress.best_epoch}")
+            name = name_of(progress, cell.protocol.splits, cell.protocol.ensemble)
+            self.print(f"{cell.name}: {name}, epoch {progress.epoch}, best {progress.best_epoch}")
 
     def ended(self, cell: "Cell", how: str) -> None:
         """A cell is "done", was "there", is "elsewhere", or why it failed."""
@@ -109,7 +110,8 @@ class Bars(Lines):
         self.progress = progress
         self.whole = progress.add_task("study", total=sum(self.cost.values()), state="")
         self.bars: dict[str, TaskID] = {}
-        self.ends: dict[str, set[int]] = {}
+        self.ends: dict[str, set[tuple[int, int]]] = {}
+        """By key, the splits and members whose trainings have ended."""
         self._show()
 
     def begins(self, cell: "Cell") -> None:
@@ -120,9 +122,11 @@ class Bars(Lines):
 
     def epoch(self, cell: "Cell", progress: "Told") -> None:
         """A split has trained one epoch more, or is done."""
+        ends = self.ends[cell.key]
         if progress.done:
-            self.ends[cell.key].add(progress.split)
-        state = f"epoch {progress.epoch}, {len(self.ends[cell.key])}/{counted(cell.protocol.splits, 'split')} done"
+            ends.add((progress.split, progress.member))
+        trainings = counted(trainings_of(cell), "split" if cell.protocol.ensemble == 1 else "member")
+        state = f"epoch {progress.epoch}, {len(ends)}/{trainings} done"
         spent = time.monotonic() - self.began[cell.key]
         self.progress.update(self.bars[cell.key], completed=min(spent, 0.98 * self.cost[cell.key]), state=state)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from cgipool.errors import UserError
 
@@ -13,6 +13,16 @@ Ints = NDArray[np.int64]
 
 CHUNK = 1 << 17
 """Edges handled at a time where a formula has many passes: the temporaries stay in the cache."""
+
+
+def whole(what: str, values: ArrayLike) -> Ints:
+    """Whole numbers as integers; others are an error, as NumPy would cut them off without a word."""
+    given = np.asarray(values)
+    with np.errstate(invalid="ignore"):
+        numbers = given.astype(np.int64)
+    if not np.array_equal(numbers, given):
+        raise UserError(f"{what} must be whole numbers, not {given[numbers != given].tolist()[0]!r}")
+    return numbers
 
 
 def pointer(counts: NDArray[Any]) -> Ints:

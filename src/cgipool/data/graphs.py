@@ -78,15 +78,12 @@ class GraphSet:
         return self.n_graphs
 
     def __getitem__(self, which: int | slice | NDArray[Any] | Sequence[int]) -> "GraphSet":
-        """A set of one graph by its number, or of several; what scikit-learn's splitters ask for."""
-        if isinstance(which, slice):
-            return self.subset(np.arange(self.n_graphs)[which])
+        """A set of one graph by its number, or of several by numbers or a mask, as scikit-learn's splitters ask."""
         if isinstance(which, int | np.integer):
             if not -self.n_graphs <= which < self.n_graphs:
                 raise IndexError(f"{self.name} has {self.n_graphs} graphs")
             return self.subset([int(which) % self.n_graphs])
-        chosen = np.asarray(which)
-        return self.subset(np.flatnonzero(chosen) if chosen.dtype == bool else chosen % max(self.n_graphs, 1))
+        return self.subset(np.arange(self.n_graphs)[list(which) if isinstance(which, tuple) else which])
 
     @property
     def n_graphs(self) -> int:
@@ -154,8 +151,8 @@ class GraphSet:
         and repeats (the first stays) are taken out, a missing reverse is added with its edge's columns, and `dropped`
         counts all three. Any other field of a GraphSet may be given by name.
         """
-        labels = np.asarray(y, dtype=np.int64)
-        node_ptr = build.pointer(np.asarray(sizes, dtype=np.int64))
+        labels = build.whole("y", y)
+        node_ptr = build.pointer(build.whole("sizes", sizes))
         ends = np.asarray(source), np.asarray(target)
         edges = build.coalesce(int(node_ptr[-1]), *ends, edge_weight, edge_category, edge_attributes)
         weight, category, attributes = edges.columns
@@ -177,7 +174,10 @@ class GraphSet:
 
     def subset(self, ids: Iterable[int] | NDArray[Any]) -> "GraphSet":
         """The graphs `ids`, in that order, with the names of all classes and categories kept."""
-        chosen = np.asarray(ids if isinstance(ids, np.ndarray) else list(ids), dtype=np.int64)
+        chosen = np.asarray(ids if isinstance(ids, np.ndarray) else list(ids))
+        if chosen.size and chosen.dtype.kind not in "iu":
+            raise UserError(f"{self.name}: graph ids are whole numbers, not {chosen.dtype}; a mask goes in brackets")
+        chosen = chosen.astype(np.int64)
         if chosen.size and not (chosen.min() >= 0 and chosen.max() < self.n_graphs):
             raise UserError(f"{self.name}: graph ids go from 0 to {self.n_graphs - 1}")
         # Only what is asked for is touched: the arrays may lie on disk, and be far larger than memory.
@@ -225,7 +225,7 @@ class GraphSet:
 
     def relabelled(self, y: ArrayLike, class_names: Names) -> "GraphSet":
         """The same graphs with other classes, y [G] of codes into the names."""
-        return replace(self, y=np.asarray(y, dtype=np.int64), class_names=class_names, checked=False)
+        return replace(self, y=build.whole("y", y), class_names=class_names, checked=False)
 
     def save(self, folder: str | Path) -> None:
         """Write the set as a folder of .npy files and `graphset.json`; the folder appears whole or not at all."""

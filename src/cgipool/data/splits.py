@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cgipool.data.duplicates import wl_classes
 from cgipool.data.graphs import GraphSet
-from cgipool.errors import UserError, unknown
+from cgipool.errors import UserError, unknown, whole_number
 from cgipool.files import write_atomically
 from cgipool.words import counted
 
@@ -27,12 +27,20 @@ MIN_GRAPHS = 10
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Graph numbers of the three sides, sorted."""
+    """Graph numbers of the three sides, sorted where they are drawn."""
 
     index: int
     train: Ids
     val: Ids
     test: Ids
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "index", whole_number("the number of a split", self.index))
+        for side in SIDES:
+            ids = np.asarray(getattr(self, side))
+            if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+                raise UserError(f"{side} of a split must be a list of graph numbers, not {ids.dtype}, {ids.ndim}-d")
+            object.__setattr__(self, side, ids.astype(np.int64, copy=False))
 
 
 def random_splits(graphs: GraphSet, *, seed: int, indices: Iterable[int], kind: str = "random") -> list[Split]:
@@ -131,6 +139,17 @@ def read_splits(path: str | Path, n_graphs: int) -> list[Split]:
     return splits
 
 
+def check_splits(splits: Sequence[Split], n_graphs: int) -> None:
+    """An error unless there are splits of different numbers, with graphs of the set, and some, on each side."""
+    if not splits:
+        raise UserError("there are no splits")
+    if len({split.index for split in splits}) < len(splits):
+        raise UserError("two of the splits bear the same number, and each needs a folder of its own")
+    for split in splits:
+        if problem := _astray(split, n_graphs):
+            raise UserError(f"split {split.index}: {problem}")
+
+
 def check_graphs(graphs: GraphSet) -> None:
     """An error unless there are enough graphs, of more than one class, and nodes in them."""
     if graphs.n_graphs == 0:
@@ -217,13 +236,20 @@ def _parse(row: dict[str, Any]) -> Split:
     return Split(row["index"], *(np.array(ids, dtype=np.int64) for ids in sides))
 
 
-def _problem(split: Split, n_graphs: int) -> str | None:
-    """What is wrong with a split that was read, if anything."""
+def _astray(split: Split, n_graphs: int) -> str | None:
+    """Which side of a split has no graphs, or one that is not there, if any."""
     for side in SIDES:
         ids = getattr(split, side)
         if len(ids) == 0:
             return f"{side} is empty"
         if ids.min() < 0 or ids.max() >= n_graphs:
             return f"{side} names graph {ids.min() if ids.min() < 0 else ids.max()} of {n_graphs}"
+    return None
+
+
+def _problem(split: Split, n_graphs: int) -> str | None:
+    """What is wrong with a split that was read, if anything."""
+    if astray := _astray(split, n_graphs):
+        return astray
     ids, times = np.unique(np.concatenate([getattr(split, side) for side in SIDES]), return_counts=True)
     return f"graph {ids[np.argmax(times)]} stands in it more than once" if times.max() > 1 else None

@@ -36,7 +36,7 @@ class DiffPool(nn.Module):
     def __init__(self, dim: int, ratio: float | int = 0.8, site: int = 0, sizes: Sizes | None = None) -> None:
         super().__init__()
         self.ratio = check_ratio(ratio)
-        self.clusters = cluster_count("diffpool", ratio, site, sizes)
+        self.clusters = cluster_count("diffpool", self.ratio, site, sizes)
         self.assign = GCN(dim, self.clusters)
         self.embed = GCN(dim, dim)
 

@@ -30,7 +30,7 @@ class MinCutPool(nn.Module):
     def __init__(self, dim: int, ratio: float | int = 0.8, site: int = 0, sizes: Sizes | None = None) -> None:
         super().__init__()
         self.ratio = check_ratio(ratio)
-        self.clusters = cluster_count("mincut", ratio, site, sizes)
+        self.clusters = cluster_count("mincut", self.ratio, site, sizes)
         self.assign = nn.Linear(dim, self.clusters)
 
     def forward(self, x: Tensor, level: Level) -> Pooled:

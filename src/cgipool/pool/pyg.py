@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from cgipool.errors import UserError
-from cgipool.level import Level, Nodes, Origin, SparseLevel
+from cgipool.level import Level, Nodes, Origin, SparseLevel, check_ratio
 from cgipool.ops.draws import key_of
 from cgipool.pool.base import Pooled
 
@@ -77,6 +77,7 @@ class PyGPool(nn.Module):
 
     def __init__(self, layer: Callable[..., nn.Module], dim: int, ratio: float | int = 0.8, site: int = 0) -> None:
         super().__init__()
+        ratio = check_ratio(ratio)
         # To PyG a ratio of 1.0 is ONE node; the number before it is still a share, and ⌈share · n⌉ is n.
         share = math.nextafter(1.0, 0.0) if isinstance(ratio, float) and ratio == 1.0 else ratio
         takes, offered = inspect.signature(layer).parameters, {"in_channels": dim, "ratio": share}
@@ -137,8 +138,7 @@ def _parts(name: str, result: Any) -> Parts:
     losses: Mapping[str, Tensor] = {}
     if hasattr(result, "edge_index"):
         x, edges, graph, perm = (getattr(result, part, None) for part in ("x", "edge_index", "batch", "perm"))
-        attribute = getattr(result, "edge_attr", getattr(result, "edge_weight", None))
-        loss = getattr(result, "loss", getattr(result, "aux_loss", None))
+        attribute, loss = _first(result, "edge_weight", "edge_attr"), _first(result, "loss", "aux_loss")
         losses = loss if isinstance(loss, Mapping) else {} if loss is None else {"own": loss}
     elif isinstance(result, tuple) and len(result) >= 5:
         x, edges, attribute, graph, perm = result[:5]
@@ -155,6 +155,11 @@ def _parts(name: str, result: Any) -> Parts:
         )
     weight = attribute.view(-1) if attribute is not None and attribute.numel() == edges.shape[1] else None
     return Parts(x, edges, weight, graph, perm, losses)
+
+
+def _first(result: Any, *names: str) -> Any:
+    """The first of these attributes that is there; PyG's `Data` has an edge_attr of None where none is given."""
+    return next((value for name in names if (value := getattr(result, name, None)) is not None), None)
 
 
 def _is_index(value: Any) -> bool:

@@ -14,6 +14,7 @@ from cgipool.study.statistics import (
     paired,
     probability_of_improvement,
     ranks,
+    sign,
 )
 
 LEVEL = 0.05
@@ -80,9 +81,10 @@ def improvements(records: Records, baseline: str | None, methods: Sequence[str])
 
 
 def ranks_among(means: Sequence[float]) -> list[float]:
-    """The rank of each mean, 1 for the highest; ties share the mean of their places."""
-    array = np.asarray(means)
-    return [float(1 + (array > mean).sum() + ((array == mean).sum() - 1) / 2) for mean in means]
+    """The rank of each mean, 1 for the highest; those equal but for rounding share the mean of their places."""
+    array = np.asarray(means, dtype=np.float64)
+    # From the middle rank: each mean above pushes half a rank down, each below half a rank up.
+    return ((len(array) + 1) / 2 + sign(array, array[:, None]).sum(1) / 2).tolist() if len(array) else []
 
 
 def _same_splits(one: Record, other: Record) -> bool:

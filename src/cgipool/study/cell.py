@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cgipool.pool import method_named
+from cgipool.study import fingerprints
 from cgipool.study.records import key_of, place_in_words
 from cgipool.training.recipe import Recipe
 
@@ -70,9 +71,10 @@ class Cell:
         return place_in_words(self.at)
 
     def command(self, device: str) -> str:
-        """The command that trains just this."""
+        """The command that trains just this; the control by fingerprints is trained by comparisons alone."""
         protocol = self.protocol
-        words = ["cgipool", "train", str(self.path or self.dataset), "--method", self.method]
+        how, option = ("compare", "--methods") if self.method == fingerprints.NAME else ("train", "--method")
+        words = ["cgipool", how, str(self.path or self.dataset), option, self.method]
         usual = Protocol(splits=1)
         words += ["--recipe", self.recipe.name, "--splits", str(protocol.splits), "--seed", str(protocol.seed)]
         for option in ("first", "split_kind", "ensemble"):

@@ -24,8 +24,13 @@ CPU_NODE, GPU_NODE, GPU_STEP, GPU_START = 6e-6, 3.5e-8, 1.5e-3, 8.0
 """Seconds: on a CPU of a node in an epoch of one split; on a GPU of a node in an epoch of one of many splits, of a step
 at least, and of starting a cell."""
 
-AFTER_BEST, BEFORE_BEST = 100, 120
-"""Epochs: patience, and how many pass before the best one."""
+BEFORE_BEST = 120
+"""Epochs that pass before the best one."""
+
+
+def trainings_of(cell: "Cell") -> int:
+    """How many trainings a cell is made of: each member of each split."""
+    return cell.protocol.splits * cell.protocol.ensemble
 
 
 def predicted(cell: "Cell", device: str) -> float:
@@ -34,8 +39,7 @@ def predicted(cell: "Cell", device: str) -> float:
     graphs, nodes = (entry.graphs, entry.nodes) if entry else (1000, 30.0)
     epochs = min(recipe.epochs, BEFORE_BEST + recipe.patience)
     width = recipe.width / 128
-    runs = cell.protocol.splits * cell.protocol.ensemble
-    work = runs * 0.8 * graphs * nodes * FACTORS.get(cell.method, 1.0)
+    work = trainings_of(cell) * 0.8 * graphs * nodes * FACTORS.get(cell.method, 1.0)
     if device.startswith("cuda"):
         steps = math.ceil(0.8 * graphs / recipe.batch_size)
         return GPU_START + epochs * max(GPU_NODE * work * width, GPU_STEP * steps)
@@ -55,7 +59,7 @@ class Estimate:
 
     def __call__(self, cell: "Cell") -> float:
         """Seconds that a cell will take."""
-        return self.factor * predicted(cell, self.device) / min(self.jobs, cell.protocol.splits)
+        return self.factor * predicted(cell, self.device) / min(self.jobs, trainings_of(cell))
 
 
 def in_words(seconds: float) -> str:

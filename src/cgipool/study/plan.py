@@ -163,7 +163,7 @@ def protocol_of(given: dict[str, Any]) -> Protocol:
     """What [protocol] of a file says, checked."""
     usual = Protocol()
     for name, value in given.items():
-        if not hasattr(usual, name):
+        if name not in Protocol.__dataclass_fields__:
             raise unknown("key of [protocol]", name, Protocol.__dataclass_fields__)
         kind = type(getattr(usual, name))
         if type(value) is not kind:

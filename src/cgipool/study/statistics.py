@@ -43,7 +43,7 @@ class Paired:
     difference: float
     se: float
     t: float
-    """Where the difference is the same on all splits, infinite with its sign: `math.inf`, which JSON cannot hold."""
+    """The difference by its standard error; 0 where all differences are zero."""
     p: float
     low: float
     high: float
@@ -160,7 +160,7 @@ def ranks(means: Mapping[str, Mapping[str, float]], *, alpha: float = 0.05) -> R
         return None
     table = _numbers([means[method][name] for name in datasets for method in methods]).reshape(n, k)
     # From the middle rank: each method above pushes half a rank down, each below half a rank up.
-    off = _sign(table[:, None, :], table[:, :, None]).sum(2) / 2
+    off = sign(table[:, None, :], table[:, :, None]).sum(2) / 2
     total, spread = off.sum(0), float((off**2).sum())
     # This form of Friedman's statistic needs no separate correction: ties lessen the spread in the denominator.
     chi2 = float((k - 1) * (total @ total) / spread) if spread else 0.0
@@ -199,7 +199,7 @@ def probability_of_improvement(
     means, drawn = [], np.zeros(draws)
     for name in datasets:
         x, y = (np.sort(_numbers(of[name])) for of in (a, b))
-        wins = (1 + _sign(x[:, None], y[None, :])) / 2
+        wins = (1 + sign(x[:, None], y[None, :])) / 2
         means.append(wins.mean())
         of_x, of_y = (_resamples(generator, len(of), draws) / len(of) for of in (x, y))
         drawn += ((of_x @ wins) * of_y).sum(1)
@@ -273,7 +273,7 @@ def _tails(level: float) -> tuple[float, float]:
     return (1 - level) / 2, (1 + level) / 2
 
 
-def _sign(x: Floats, y: Floats) -> Floats:
+def sign(x: Floats, y: Floats) -> Floats:
     """1 where x is greater, −1 where y is, 0 where they are equal but for rounding."""
     rounding = ROUNDING * max(np.abs(x).max(), np.abs(y).max())
     return np.where(np.abs(x - y) <= rounding, 0.0, np.sign(x - y))

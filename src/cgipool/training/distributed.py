@@ -24,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from cgipool.data.features import Encoder
 from cgipool.data.graphs import GraphSet
-from cgipool.data.splits import Split, check_graphs
+from cgipool.data.splits import Split, check_graphs, check_splits
 from cgipool.errors import UserError
 from cgipool.files import read_json, write_json
 from cgipool.norm import BatchNorm
@@ -36,7 +36,6 @@ from cgipool.training.ranks import Lives, Ranks
 from cgipool.training.recipe import Recipe, recipe_named
 from cgipool.training.result import Result
 from cgipool.training.run import (
-    check_numbers,
     identity_of,
     matrix_precision,
     prepare,
@@ -218,7 +217,7 @@ def train_distributed(
     """
     chosen = recipe_named(recipe, graphs.family)
     check_graphs(graphs)
-    check_numbers(splits)
+    check_splits(splits, graphs.n_graphs)
     check_alone(graphs.sizes, chosen, method)
     with run_folder(out if ranks.first else None) as folder:
         if ranks.first:

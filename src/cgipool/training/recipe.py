@@ -3,6 +3,7 @@
 "Paper" is section 4.1 of Pang et al., SIGIR 2021; "released" is the authors' public code, where it departs from it.
 """
 
+import functools
 import math
 import tomllib
 from collections.abc import Iterable
@@ -99,6 +100,8 @@ class Recipe:
     are. Paper: none."""
 
     def __post_init__(self) -> None:
+        for name in self.__dataclass_fields__:
+            object.__setattr__(self, name, _plain(name, getattr(self, name)))
         check_ratio(self.ratio)
         bound_named(self.mi)
         _one_of("form", self.form, FORMS)
@@ -151,7 +154,6 @@ class Recipe:
         for name in changes:
             if name not in known:
                 raise unknown("setting", name, known)
-            changes[name] = _plain(name, changes[name])
         if "alpha" in changes:  # a user's α holds on every data set
             changes.setdefault("alpha_proteins", changes["alpha"])
         return replace(self, **changes)
@@ -197,13 +199,19 @@ hash of its settings: with this value a setting is left out of it, so that the r
 What was written before and lacks a setting means this value."""
 
 
+@functools.cache
+def _kinds(name: str) -> tuple[type, ...]:
+    """The types that a setting may have."""
+    hint = get_type_hints(Recipe)[name]
+    return get_args(hint) or (hint,)
+
+
 def _plain(name: str, value: Any) -> Any:
     """The value as Python's own, NumPy's numbers included; an error unless it is of the setting's type. A whole number
     will do for a float: 1 and 1.0 are one setting."""
-    hint = get_type_hints(Recipe)[name]
-    kinds = get_args(hint) or (hint,)
+    kinds = _kinds(name)
     value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, int) and not isinstance(value, bool) and int not in kinds:
+    if type(value) is int and int not in kinds and float in kinds:
         value = float(value)
     if type(value) not in kinds:
         words = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", NoneType: "none"}
@@ -238,7 +246,7 @@ def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
 
 def value_of(name: str, value: Any) -> Any:
     """A setting as a file has it: TOML cannot say none, so that "none" says it where a setting may have no value."""
-    return None if value == "none" and NoneType in get_args(get_type_hints(Recipe)[name]) else value
+    return None if value == "none" and NoneType in _kinds(name) else value
 
 
 def _one_of(kind: str, value: str, known: Any) -> None:

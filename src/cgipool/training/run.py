@@ -28,9 +28,9 @@ import torch
 
 from cgipool.data.graphs import GraphSet
 from cgipool.data.sources import load_dataset
-from cgipool.data.splits import Split, check_graphs, random_splits, write_splits
+from cgipool.data.splits import Split, check_graphs, check_splits, random_splits, write_splits
 from cgipool.data.store import folder_of
-from cgipool.errors import UserError
+from cgipool.errors import UserError, whole_number
 from cgipool.files import read_json, write_json
 from cgipool.pool import method_named
 from cgipool.training.ensemble import combine, members_of
@@ -74,20 +74,17 @@ def train(
     method_named(method)
     recipe_named(recipe).but(**settings)  # what is wrong with them is told before the data is read
     check_device(device)
-    if jobs < 1:
-        raise UserError(f"jobs must be at least 1, not {jobs}")
+    seed, first = whole_number("seed", seed), whole_number("first", first)
+    jobs, ensemble = whole_number("jobs", jobs, 1), whole_number("ensemble", ensemble, 1)
     if jobs > 1 and torch.device(device).type == "cuda":
         raise UserError("jobs are for a CPU; on a GPU all splits train at once")
-    if ensemble < 1:
-        raise UserError(f"ensemble must be at least 1, not {ensemble}")
     graphs = data if isinstance(data, GraphSet) else load_dataset(data)
     check_graphs(graphs)
     chosen = recipe_named(recipe, graphs.family).but(**settings)
-    if isinstance(splits, int):
-        if splits < 1:
-            raise UserError(f"splits must be at least 1, not {splits}")
-        splits = random_splits(graphs, seed=seed, indices=range(first, first + splits), kind=split_kind)
-    check_numbers(splits)
+    if not isinstance(splits, Sequence):
+        indices = range(first, first + whole_number("splits", splits, 1))
+        splits = random_splits(graphs, seed=seed, indices=indices, kind=split_kind)
+    check_splits(splits, graphs.n_graphs)
     with run_folder(out) as folder:
         identity = identity_of(graphs, method, chosen, seed, splits, device, tf32)
         prepare(folder, identity | ({"ensemble": ensemble} if ensemble > 1 else {}), splits, resume, overwrite)
@@ -109,12 +106,6 @@ def train(
 def split_folder(folder: Path, index: int) -> Path:
     """Where a run keeps the files of one split."""
     return folder / f"split-{index:03d}"
-
-
-def check_numbers(splits: Sequence[Split]) -> None:
-    """An error if two splits would share a folder."""
-    if len({split.index for split in splits}) < len(splits):
-        raise UserError("two of the splits bear the same number, and each needs a folder of its own")
 
 
 def check_device(device: str) -> None:
@@ -260,15 +251,8 @@ def _train_all(tasks: list[Task], graphs: GraphSet, jobs: int, tell: Tell) -> No
         return
     context = multiprocessing.get_context("spawn")
     messages, stop = context.Queue(), context.Event()
-
-    def listen() -> None:
-        while (message := messages.get()) is not None:
-            tell(message)
-
-    listener = threading.Thread(target=listen, daemon=True)
-    listener.start()
     try:
-        with _folder_of(graphs) as folder:
+        with _hearing(messages, stop, tell), _folder_of(graphs) as folder:
             arguments = (folder, messages, stop)
             workers = min(jobs, len(tasks))
             with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=arguments) as pool:
@@ -285,9 +269,33 @@ def _train_all(tasks: list[Task], graphs: GraphSet, jobs: int, tell: Tell) -> No
             "a worker process ended: for want of memory (fewer jobs need less), from outside, or because a script that "
             "calls train(jobs=…) does not guard it by `if __name__ == '__main__':`"
         ) from None
+
+
+@contextlib.contextmanager
+def _hearing(messages: "multiprocessing.Queue[Progress | None]", stop: Event, tell: Tell) -> Iterator[None]:
+    """Inside, a thread passes what workers put into the queue on to `tell`. If that fails the workers are stopped, and
+    its error is raised when they have ended."""
+    failed: list[BaseException] = []
+
+    def listen() -> None:
+        while (message := messages.get()) is not None:
+            if failed:
+                continue  # a worker cannot end before the queue is rid of all that it told
+            try:
+                tell(message)
+            except BaseException as error:
+                failed.append(error)
+                stop.set()
+
+    listener = threading.Thread(target=listen, daemon=True)
+    listener.start()
+    try:
+        yield
     finally:
         messages.put(None)
         listener.join()
+        if failed:
+            raise failed[0] from None
 
 
 @contextlib.contextmanager

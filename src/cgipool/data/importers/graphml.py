@@ -35,6 +35,8 @@ def read_graphml(path: Path, name: str, wishes: Wishes, work: Work) -> Iterator[
     names: list[str] = []
     y: list[int] = []
     for row, (title, graph) in enumerate(_graphs(path), start=1):
+        if title not in label_of:
+            raise UserError(f"{path / LABELS} has one class for each file, but one holds several graphs, as {title}")
         if is_missing(label_of[title]):
             continue
         building.add(title, graph)

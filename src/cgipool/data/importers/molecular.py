@@ -20,6 +20,9 @@ UNREAD, UNLABELLED, CUT = "rows that are no molecule", "rows without a label", "
 PIECE = 4096
 """Rows of which a piece is made."""
 
+LONGEST = 1000
+"""Characters that are kept of a row left out: a quote that is never closed may hold much of a file."""
+
 
 class Entry(NamedTuple):
     """One molecule of the source."""
@@ -69,7 +72,9 @@ class _Piece:
         try:
             whole = (parse_block if self._molfiles else parse_smiles)(entry.text)
         except NotAMoleculeError as error:
-            self.skipped.append(Skipped(entry.row, str(error), entry.id if self._molfiles else entry.text))
+            text = entry.id if self._molfiles else entry.text
+            text = text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+            self.skipped.append(Skipped(entry.row, str(error), text))
             return self.skipped[-1]
         molecule = self._featurizer.trim(whole)
         self._cut += molecule is not whole

@@ -1,6 +1,7 @@
 """Molecules from an SDF: molfiles, each followed by its data items, of which one is the class."""
 
 import gzip
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -52,7 +53,7 @@ def records(path: Path) -> Iterator[Record]:
                     lines = []
                 else:
                     lines.append(line.rstrip("\r\n"))
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
     if any(line.strip() for line in lines):
         yield _record(lines)
