@@ -91,7 +91,7 @@ def test_recipes_and_kinds_of_splits_can_be_axes() -> None:
         ({"axes": {"method": ["cgi"]}}, "lacks dataset"),
         ({"axes": {"method": ["cgy"], "dataset": ["NCI1"]}}, "unknown method 'cgy'"),
         ({"axes": {"method": ["cgi"], "dataset": ["NCI2"]}}, "unknown data set 'NCI2'"),
-        ({"axes": {"method": ["cgi"], "dataset": ["."]}}, "data set '.' is a path; a file names those of"),
+        ({"axes": {"method": ["cgi"], "dataset": ["."]}}, "data set '.' is a path: give it a name in [data]"),
         ({"axes": {"method": [], "dataset": ["NCI1"]}}, "axis method must be a list"),
         ({"axes": {"method": ["cgi", "cgi"], "dataset": ["NCI1"]}}, "names a value twice"),
         (SMALL | {"axes": SMALL["axes"] | {"speed": [1]}}, "unknown axis 'speed'"),

@@ -271,7 +271,7 @@ def test_who_sleeps_while_another_finishes_its_cell_tells_no_failure(tmp_path: P
 def test_a_finished_cell_needs_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, study = Store(tmp_path), tiny()
     Runner(store, "cpu").run(study.cells)
-    monkeypatch.setattr("cgipool.study.run.load_dataset", lambda name: pytest.fail("it was loaded"))
+    monkeypatch.setattr("cgipool.study.run.graphs_of", lambda cell: pytest.fail("it was loaded"))
     assert len(Runner(store, "cpu").run(study.cells).there) == 2
 
 

@@ -43,7 +43,7 @@ def plan_lines(
         table.add_row(rung.name, *map(str, (*numbers, epochs, cells, left)), in_words(seconds / len(devices)))
     yield table
     yield left_line(whole, estimate, devices)
-    yield fetch_line(search.datasets)
+    yield fetch_line(name for name in search.datasets if name not in search.sets)
     yield from _score_lines(search, found)
 
 

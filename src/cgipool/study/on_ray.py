@@ -12,13 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from cgipool.data.sources import load_dataset
 from cgipool.errors import UserError
 from cgipool.study.cell import Cell
 from cgipool.study.claims import Claim
 from cgipool.study.estimate import predicted
 from cgipool.study.ray_cluster import able, last_line, needs_of, ray_package, room_of
 from cgipool.study.run import Outcome, Stop, Watcher, reason_of, take_in_hand
+from cgipool.study.sets import graphs_of
 from cgipool.study.store import Store
 from cgipool.training.task import Progress
 
@@ -124,7 +124,7 @@ class RayRunner:
         cell = hand.cell
         hand.tries += 1
         try:
-            graphs = None if cell.dataset in self.data else load_dataset(cell.path or cell.dataset)
+            graphs = None if cell.dataset in self.data else graphs_of(cell)
         except Exception as error:
             self._finish(hand, _failure(cell, reason_of(error), traceback.format_exc()))
             return

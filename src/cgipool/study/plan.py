@@ -6,17 +6,18 @@ curves                         the axis to draw curves over; without it the stud
 [protocol]                     splits, first, seed, split_kind, ensemble
 [settings]                     recipe, and any of its settings to change for all cells
 [axes]                         method, dataset, and any setting that varies; cells are all combinations
+[data]                         NAME = "path", from the file's folder: data sets of the user's own
 [published.METHOD]             DATASET = [mean, ±] in percent
 """
 
+import functools
 import itertools
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cgipool.data.catalogue import CATALOGUE, family_of
 from cgipool.data.splits import KINDS
 from cgipool.errors import UserError, unknown
 from cgipool.files import names_a_file
@@ -24,10 +25,11 @@ from cgipool.pool import METHODS, method_named
 from cgipool.study import fingerprints
 from cgipool.study.cell import Cell, Protocol
 from cgipool.study.records import FORMAT
+from cgipool.study.sets import Sets, family_in, origin_of, own_sets
 from cgipool.training.recipe import SETTINGS, Recipe, recipe_named, value_of
 
 TEXTS = ("name", "title", "about", "source", "baseline", "curves")
-TABLES = ("protocol", "settings", "axes", "published")
+TABLES = ("protocol", "settings", "axes", "data", "published")
 AXES = ("method", "dataset", "recipe", "split_kind", *SETTINGS)
 
 Made = TypeVar("Made")
@@ -68,7 +70,7 @@ class Study:
 
 def read_study(path: Path) -> Study:
     """The study of a file; whatever it says that has no meaning is an error."""
-    return read_toml(path, study_of)
+    return read_toml(path, functools.partial(study_of, folder=path.parent))
 
 
 def read_toml(path: Path, make: Callable[[dict[str, Any], str], Made]) -> Made:
@@ -88,13 +90,15 @@ def read_toml(path: Path, make: Callable[[dict[str, Any], str], Made]) -> Made:
         raise UserError(f"{path}: {error}") from None
 
 
-def study_of(given: dict[str, Any], default_name: str = "study") -> Study:
-    """A study from plain values."""
+def study_of(given: dict[str, Any], default_name: str = "study", folder: Path = Path()) -> Study:
+    """A study from plain values; paths in it start in a folder."""
     if "space" in given:
         raise UserError("this is a search, which `cgipool study search` runs")
     check_keys(given, TEXTS, TABLES)
     axes = _axes(given.get("axes", {}))
-    cells = _cells(axes, protocol_of(given.get("protocol", {})), given.get("settings", {}), given.get("published", {}))
+    sets = own_sets(given.get("data", {}), folder, axes["dataset"])
+    protocol = protocol_of(given.get("protocol", {}))
+    cells = _cells(axes, sets, protocol, given.get("settings", {}), given.get("published", {}))
     curves, baseline = given.get("curves"), given.get("baseline")
     if curves is not None and curves not in axes:
         raise unknown("axis to draw curves over,", curves, axes)
@@ -142,21 +146,10 @@ def _axes(given: dict[str, Any]) -> dict[str, list[Any]]:
     for needed in ("method", "dataset"):
         if needed not in given:
             raise UserError(f"[axes] lacks {needed}")
-    check_known(given["method"], given["dataset"])
+    for method in given["method"]:
+        method_named(method)
     first = ("method", "dataset")
     return {name: given[name] for name in (*first, *(name for name in given if name not in first))}
-
-
-def check_known(methods: Iterable[str], datasets: Iterable[str]) -> None:
-    """An error unless there are methods and data sets of these names."""
-    for method in methods:
-        method_named(method)
-    for dataset in datasets:
-        if dataset in CATALOGUE:
-            continue
-        if Path(dataset).exists():
-            raise UserError(f"data set {dataset!r} is a path; a file names those of `cgipool data list` alone")
-        raise unknown("data set", dataset, CATALOGUE)
 
 
 def protocol_of(given: dict[str, Any]) -> Protocol:
@@ -181,7 +174,7 @@ def _of_kind(protocol: Protocol, kind: str) -> Protocol:
 
 
 def _cells(
-    axes: dict[str, list[Any]], protocol: Protocol, settings: dict[str, Any], published: dict[str, Any]
+    axes: dict[str, list[Any]], sets: Sets, protocol: Protocol, settings: dict[str, Any], published: dict[str, Any]
 ) -> list[Cell]:
     _check_published(published, axes)
     check_settings(settings, "settings")
@@ -193,7 +186,7 @@ def _cells(
         at = dict(zip(axes, values, strict=True))
         given = settings | {name: value for name, value in at.items() if name in (*SETTINGS, "recipe")}
         method, dataset = at["method"], at["dataset"]
-        recipe = recipe_of(given, family_of(dataset))
+        recipe = recipe_of(given, family_in(sets, dataset))
         numbers = published.get(method, {}).get(dataset)
         cells.append(
             Cell(
@@ -203,6 +196,7 @@ def _cells(
                 _of_kind(protocol, at.get("split_kind", protocol.split_kind)),
                 at,
                 None if numbers is None else (numbers[0], numbers[1]),
+                **origin_of(sets, dataset),
             )
         )
     if len({cell.key for cell in cells}) < len(cells):

@@ -23,13 +23,13 @@ import numpy as np
 import torch
 
 from cgipool.data.graphs import GraphSet
-from cgipool.data.sources import load_dataset
 from cgipool.errors import UserError
 from cgipool.files import read_json
 from cgipool.study import fingerprints
 from cgipool.study.cell import Cell
 from cgipool.study.claims import Claim
 from cgipool.study.gather import Legs, commit_of, processor, split_rows
+from cgipool.study.sets import graphs_of
 from cgipool.study.store import Store, now
 from cgipool.training.run import train
 from cgipool.training.task import Progress
@@ -223,7 +223,7 @@ class Runner:
     def _fit(self, cell: Cell, claim: Claim) -> None:
         folder, protocol = self.store.work(cell.key), cell.protocol
         if cell.dataset not in self.graphs:
-            self.graphs[cell.dataset] = load_dataset(cell.path or cell.dataset)
+            self.graphs[cell.dataset] = graphs_of(cell)
         kind, begun = torch.device(self.device).type, folder / "run.json"
         elsewhere = begun.exists() and read_json(begun).get("device") != kind
         if not begun.exists() and folder.exists():  # killed before it was begun in earnest

@@ -19,6 +19,7 @@ from cgipool.study.cell import Cell, plain
 from cgipool.study.halving import Floats, Score, kept, ranked, score
 from cgipool.study.records import FORMAT, validation_accuracy
 from cgipool.study.search_file import Rung, Search
+from cgipool.study.sets import origin_of
 from cgipool.study.space import BASE, Trial
 from cgipool.study.store import Store
 from cgipool.training.recipe import Recipe
@@ -77,7 +78,14 @@ def cells_of(search: Search, rung: Rung, trial: Trial) -> list[Cell]:
     """What is trained to judge a trial."""
     recipe = search.space.recipe(trial).but(**rung.budget)
     return [
-        Cell(method, dataset, recipe, rung.protocol, {"setting": trial.name, "method": method, "dataset": dataset})
+        Cell(
+            method,
+            dataset,
+            recipe,
+            rung.protocol,
+            {"setting": trial.name, "method": method, "dataset": dataset},
+            **origin_of(search.sets, dataset),
+        )
         for method, dataset in rung.places
     ]
 

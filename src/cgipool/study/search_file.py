@@ -3,6 +3,7 @@
 name, title, about      what it is
 methods, datasets       what settings are judged by: the mean over all of them
 seed                    of the drawing of settings
+[data]                  NAME = "path", from the file's folder: data sets of the user's own
 [protocol]              first (1000), seed, split_kind, ensemble of the splits; overlap = true allows reported splits
 [base]                  recipe, and settings to change in it: the yardstick
 [space]                 SETTING = [choices], the base's value among them
@@ -12,20 +13,21 @@ seed                    of the drawing of settings
 """
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from cgipool.data.catalogue import family_of
 from cgipool.errors import UserError, unknown
+from cgipool.pool import method_named
 from cgipool.study.cell import Protocol
-from cgipool.study.plan import check_keys, check_known, check_name, check_settings, protocol_of, read_toml, recipe_of
+from cgipool.study.plan import check_keys, check_name, check_settings, protocol_of, read_toml, recipe_of
+from cgipool.study.sets import Sets, family_in, own_sets
 from cgipool.study.space import Space, space_of
 from cgipool.training.recipe import STRONG, Recipe
 from cgipool.words import counted
 
 TEXTS = ("name", "title", "about")
-TABLES = ("protocol", "base", "space", "one_at_a_time")
+TABLES = ("protocol", "data", "base", "space", "one_at_a_time")
 OTHERS = ("methods", "datasets", "seed", "rung")
 APART = "one at a time"
 BUDGET = ("epochs", "patience")
@@ -69,6 +71,8 @@ class Search:
     rungs: list[Rung]
     apart: Rung | None
     """The round that takes the winner apart."""
+    sets: Sets = field(default_factory=dict)
+    """The data sets of the user's own."""
 
     @property
     def all_rungs(self) -> list[Rung]:
@@ -78,19 +82,24 @@ class Search:
 
 def read_search(path: Path, family: str | None = None) -> Search:
     """The search of a file, or that on its data sets of one family; whatever it says without meaning is an error."""
-    return read_toml(path, functools.partial(search_of, family=family))
+    return read_toml(path, functools.partial(search_of, family=family, folder=path.parent))
 
 
-def search_of(given: dict[str, Any], default_name: str = "search", family: str | None = None) -> Search:
-    """A search from plain values."""
+def search_of(
+    given: dict[str, Any], default_name: str = "search", family: str | None = None, folder: Path = Path()
+) -> Search:
+    """A search from plain values; paths in it start in a folder."""
     if "axes" in given:
         raise UserError("this is a study, which `cgipool study run` runs")
     _check_keys(given)
+    sets = own_sets(given.get("data", {}), folder, _names(given, "datasets", "the file"))
     if family is not None:
-        given = _on_family(given, family)
+        given = _on_family(given, family, sets)
     methods, datasets = (_names(given, key, "the file") for key in ("methods", "datasets"))
-    check_known(methods, datasets)
-    space = space_of(_base(given.get("base", {}), datasets), given["space"])
+    for method in methods:
+        method_named(method)
+    families = sorted({family_in(sets, name) for name in datasets})
+    space = space_of(_base(given.get("base", {}), families), given["space"])
     rungs = _rungs(given, space, methods, datasets)
     apart = rungs.pop() if "one_at_a_time" in given else None
     name = check_name(given.get("name", default_name))
@@ -98,7 +107,7 @@ def search_of(given: dict[str, Any], default_name: str = "search", family: str |
     if family is not None:
         name, title = f"{name}-{family}", f"{title}: {family}"
     texts = (name, title, given.get("about", ""))
-    search = Search(*texts, methods, datasets, _whole(given, "seed", 0, "the file", 0), space, rungs, apart)
+    search = Search(*texts, methods, datasets, _whole(given, "seed", 0, "the file", 0), space, rungs, apart, sets)
     space.drawn(rungs[0].count, search.seed)  # too small a space is told now
     return search
 
@@ -113,16 +122,16 @@ def _check_keys(given: dict[str, Any]) -> None:
         raise UserError("rungs must be tables, [[rung]]")
 
 
-def _on_family(given: dict[str, Any], family: str) -> dict[str, Any]:
+def _on_family(given: dict[str, Any], family: str, sets: Sets) -> dict[str, Any]:
     """What a file says, with the data sets of one family alone. The settings drawn are the same."""
-    families = sorted({family_of(name) for name in _names(given, "datasets", "the file")})
+    families = sorted({family_in(sets, name) for name in _names(given, "datasets", "the file")})
     if family not in families:
         raise unknown("family of these data sets", family, families)
 
     def within(table: dict[str, Any], where: str) -> dict[str, Any]:
         if "datasets" not in table:
             return table
-        names = [name for name in _names(table, "datasets", where) if family_of(name) == family]
+        names = [name for name in _names(table, "datasets", where) if family_in(sets, name) == family]
         if not names:
             raise UserError(f"{where} has no data set of the family {family}")
         return table | {"datasets": names}
@@ -148,9 +157,8 @@ def _whole(given: dict[str, Any], key: str, least: int, where: str, usual: int |
     return value
 
 
-def _base(given: dict[str, Any], datasets: list[str]) -> Recipe:
+def _base(given: dict[str, Any], families: list[str]) -> Recipe:
     check_settings(given, "base")
-    families = sorted({family_of(name) for name in datasets})
     if given.get("recipe") == "strong" and len(families) > 1:
         names = ", ".join(recipe.name for recipe in STRONG.values())
         raise UserError(
