@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from cgipool.cli.advice import tell_of_jobs
 from cgipool.cli.options import CHANGES, DATA, DEVICE, RECIPE
 from cgipool.cli.train_splits import tell_of_unused
 from cgipool.words import counted
@@ -40,6 +41,7 @@ def fit(
     from cgipool.data.importers import featurizer_of
     from cgipool.files import writable
     from cgipool.fitted import fit as fit_model
+    from cgipool.study.estimate import on_a_cpu
     from cgipool.training.recipe import parse_settings, recipe_named
 
     settings = parse_settings(changes or [])
@@ -49,6 +51,7 @@ def fit(
         graphs = load_dataset(data, progress=progress)
     chosen = recipe_named(recipe, graphs.family).but(**settings)
     tell_of_unused(graphs, chosen)
+    tell_of_jobs(ensemble, on_a_cpu(method, chosen, ensemble, graphs.n_nodes), device, jobs)
     try:
         with reporting(None, chosen.epochs, chosen.patience, ensemble) as tell:
             model = fit_model(

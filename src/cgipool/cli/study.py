@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cgipool.cli.advice import tell_of_jobs
 from cgipool.cli.errors import Interrupted
 from cgipool.cli.options import AT_ONCE, DEVICES, JOBS, LIMIT, RETRY_FAILED, STORE
 from cgipool.errors import UserError
@@ -84,7 +85,7 @@ def run_cells(
 ) -> "Outcome":
     """Run cells with progress on stderr; `on` says which Ray, if any."""
     from cgipool.cli.study_progress import watching
-    from cgipool.study.estimate import Estimate
+    from cgipool.study.estimate import Estimate, trainings_of
     from cgipool.study.run import Stop
     from cgipool.study.spread import run_on
     from cgipool.study.store import Store, now
@@ -100,6 +101,9 @@ def run_cells(
     store = Store(folder)
     store.remember(study.to_json())
     estimate = Estimate(store, study.cells, devices[0], jobs)
+    if on is None:
+        left = [cell for cell in cells if not store.has(cell.key)]
+        tell_of_jobs(max(map(trainings_of, left), default=0), sum(map(estimate, left)), device, max(jobs, at_once))
     options: dict[str, Any] = {"jobs": jobs, "retry_before": now() if retry_failed else ""}
     try:
         if on is not None:

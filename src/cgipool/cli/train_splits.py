@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from cgipool.cli.advice import tell_of_jobs
 from cgipool.cli.errors import Interrupted
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def train_alone(
     """Train in this process and those of its own, by the recipe chosen for the family of the data set."""
     from cgipool.cli.progress import downloading, reporting
     from cgipool.data import load_dataset
+    from cgipool.study.estimate import on_a_cpu
     from cgipool.training.run import check_device, train
 
     check_device(run["device"])
@@ -44,6 +46,9 @@ def train_alone(
     splits, recipe = draw(graphs), choose(family=graphs.family)
     tell_of_unused(graphs, recipe)
     _tell_of_new_run(run)
+    trainings = len(splits) * run["ensemble"]
+    seconds = on_a_cpu(run["method"], recipe, trainings, graphs.n_nodes)
+    tell_of_jobs(trainings, seconds, run["device"], run["jobs"])
     with _stopped(run["out"]), reporting(len(splits), recipe.epochs, recipe.patience, run["ensemble"]) as tell:
         return train(graphs, recipe=recipe, splits=splits, tell=tell, **run)
 

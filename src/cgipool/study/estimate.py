@@ -13,6 +13,7 @@ from cgipool.study.store import Store
 
 if TYPE_CHECKING:
     from cgipool.study.cell import Cell
+    from cgipool.training.recipe import Recipe
 
 FACTORS = {
     "topk": 0.7, "sag": 0.7, "random": 0.7, "none": 0.6, "dgcnn": 0.8, "set2set": 1.6, "vip": 3.0, "asap": 5.0,
@@ -37,13 +38,25 @@ def predicted(cell: "Cell", device: str) -> float:
     """Seconds by the model alone."""
     entry, recipe = CATALOGUE.get(cell.dataset), cell.recipe
     graphs, nodes = (entry.graphs, entry.nodes) if entry else (1000, 30.0)
-    epochs = min(recipe.epochs, BEFORE_BEST + recipe.patience)
-    width = recipe.width / 128
-    work = trainings_of(cell) * 0.8 * graphs * nodes * FACTORS.get(cell.method, 1.0)
-    if device.startswith("cuda"):
-        steps = math.ceil(0.8 * graphs / recipe.batch_size)
-        return GPU_START + epochs * max(GPU_NODE * work * width, GPU_STEP * steps)
-    return 0.3 + epochs * CPU_NODE * work * max(width, 0.2)
+    if not device.startswith("cuda"):
+        return on_a_cpu(cell.method, recipe, trainings_of(cell), graphs * nodes)
+    steps = math.ceil(0.8 * graphs / recipe.batch_size)
+    work = _work(cell.method, trainings_of(cell), graphs * nodes) * recipe.width / 128
+    return GPU_START + _epochs(recipe) * max(GPU_NODE * work, GPU_STEP * steps)
+
+
+def on_a_cpu(method: str, recipe: "Recipe", trainings: int, nodes: float) -> float:
+    """Seconds of so many trainings on a set of so many nodes, one after another."""
+    return 0.3 + _epochs(recipe) * CPU_NODE * _work(method, trainings, nodes) * max(recipe.width / 128, 0.2)
+
+
+def _epochs(recipe: "Recipe") -> int:
+    return min(recipe.epochs, BEFORE_BEST + recipe.patience)
+
+
+def _work(method: str, trainings: int, nodes: float) -> float:
+    """Nodes in an epoch of all trainings, by what they cost."""
+    return trainings * 0.8 * nodes * FACTORS.get(method, 1.0)
 
 
 class Estimate:
