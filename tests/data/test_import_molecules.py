@@ -264,9 +264,11 @@ def test_sdf_in_other_clothes(tmp_path: Path, how: str) -> None:
     assert import_data(path).ids == plain.ids
 
 
-def test_sdf_with_a_bad_molecule(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("good", "bad"), [("  3  2  0", "  x  2  0"), (" O   0  0", " O  99999999999999990  0")])
+def test_sdf_with_a_bad_molecule(tmp_path: Path, capfd: pytest.CaptureFixture[str], good: str, bad: str) -> None:
+    """The second is read without sanitisation, but RDKit cannot say what is wrong with it."""
     path = sdf(tmp_path)
-    path.write_text(path.read_text().replace("  3  2  0", "  x  2  0", 1))
+    path.write_text(path.read_text().replace(good, bad, 1))
     found = import_data(path)
     assert found.skipped == [Skipped(1, "it is no molfile", "m0")]
     assert found.graphs.n_graphs == 3
