@@ -92,7 +92,11 @@ class MoleculeFeaturizer:
         """
         if not self.largest_fragment:
             return molecule
-        fragments = Chem.GetMolFrags(molecule, asMols=True)
+        try:
+            with rdBase.BlockLogs():
+                fragments = Chem.GetMolFrags(molecule, asMols=True)
+        except Chem.MolSanitizeException as error:
+            raise NotAMoleculeError(f"its fragments are no molecules: {' '.join(str(error).split())}") from None
         return molecule if len(fragments) == 1 else max(fragments, key=_weight)
 
     def add(self, gather: Gather, molecule: "Chem.Mol") -> None:
