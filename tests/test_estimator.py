@@ -180,6 +180,16 @@ def test_models_saved_and_loaded_in_a_new_process(graphs: GraphSet, tmp_path: Pa
         assert np.array_equal(loaded, model.predict(graphs)), method
 
 
+def test_labels_that_no_file_keeps(graphs: GraphSet, tmp_path: Path) -> None:
+    """They can be predicted all the same."""
+    days = np.array(["2021-06-16", "2021-06-17"], dtype="datetime64[D]")
+    model = classifier(epochs=1).fit(graphs, days[graphs.y % 2])
+    assert set(model.predict(graphs)) <= set(days)
+    with pytest.raises(UserError, match=r"cannot write .*: a file keeps numbers and texts alone \(.* date "):
+        model.save(tmp_path / "model.safetensors")
+    assert not list(tmp_path.iterdir())
+
+
 def test_files_that_cannot_be_read(graphs: GraphSet, tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     classifier().fit(graphs, graphs.y).save(path)

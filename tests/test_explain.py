@@ -342,6 +342,16 @@ def test_molecules_are_made_again_from_their_labels(number: int) -> None:
     assert one.labels == [atom.GetSymbol() for atom in Chem.MolFromSmiles(SMILES[number]).GetAtoms()]
 
 
+def test_a_molecule_with_an_aromatic_bond_outside_rings_is_drawn() -> None:
+    """RDKit reads it, and cannot say where its double bonds are."""
+    from cgipool.data.molecules import MoleculeFeaturizer
+
+    model, _ = molecules()
+    one = explain_graph(model, MoleculeFeaturizer().graph("*:CC*"), 0)
+    assert one.molecule is not None
+    assert b"</svg>" in draw(one, "svg")
+
+
 def test_molecules_are_drawn_by_rdkit(monkeypatch: pytest.MonkeyPatch) -> None:
     model, made = molecules()
     one = explain_graph(model, made, 1)

@@ -1,10 +1,15 @@
-"""Files are replaced whole; what is no plain file is not replaced."""
+"""Files are replaced whole; what is no plain file is not replaced; a damaged one is named."""
 
 import os
+import re
 import threading
 from pathlib import Path
 
-from cgipool.files import writable, write_atomically
+import numpy as np
+import pytest
+
+from cgipool.errors import UserError
+from cgipool.files import read_array, writable, write_atomically
 
 
 def test_a_link_stays_and_its_file_is_replaced(tmp_path: Path) -> None:
@@ -27,3 +32,21 @@ def test_a_pipe_is_written_to(tmp_path: Path) -> None:
     reader.join()
     assert found == ["rows"]
     assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("mmap", [False, True])
+def test_a_wrong_byte_in_the_header_of_an_array_is_told(tmp_path: Path, mmap: bool) -> None:
+    """NumPy reads the header as Python, and raises whatever that raises."""
+    path = tmp_path / "array.npy"
+    np.save(path, np.arange(6))
+    whole = path.read_bytes()
+    told = []
+    for place in range(10, 80):
+        for byte in b"(\n'9 ":
+            path.write_bytes(whole[:place] + bytes([byte]) + whole[place + 1 :])
+            try:
+                read_array(path, mmap=mmap)
+            except UserError as error:
+                told.append(str(error))
+    assert len(told) > 200
+    assert all(re.fullmatch(rf"{re.escape(str(path))} is damaged: .+", line) for line in told)

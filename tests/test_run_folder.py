@@ -479,6 +479,7 @@ def test_files_are_as_readable_as_the_user_wants(graphs: GraphSet, tmp_path: Pat
     [
         ("run.json", "[]", "run.json is damaged: it has no recipe"),
         ("run.json", "{}", "run.json is damaged: it has no recipe"),
+        ("run.json", '{"recipe": 3}', "run.json is damaged: its recipe is no table"),
         ("split-000/result.json", "[]", "result.json is damaged: it has no epochs"),
         ("split-000/result.json", '{"epochs": 1}', "result.json is damaged: it has no val_loss"),
     ],
@@ -487,6 +488,35 @@ def test_a_damaged_note_is_named(graphs: GraphSet, tmp_path: Path, file: str, co
     run.train(graphs, out=tmp_path, **TINY)
     (tmp_path / file).write_text(content)
     with pytest.raises(UserError, match=said):
+        run.train(graphs, out=tmp_path, resume=True, **TINY)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({"warp": 9}, r"another warp \(9 then, None now\)"), ({"dropout_epochs": ...}, "another recipe; not resumed")],
+)
+def test_a_run_of_a_version_with_other_settings(
+    graphs: GraphSet, tmp_path: Path, change: dict[str, Any], said: str
+) -> None:
+    run.train(graphs, out=tmp_path, **TINY)
+    made = json.loads((tmp_path / "run.json").read_text())
+    made["recipe"] = {name: value for name, value in (made["recipe"] | change).items() if value is not ...}
+    write_json(tmp_path / "run.json", made)
+    with pytest.raises(UserError, match=said):
+        run.train(graphs, out=tmp_path, resume=True, **TINY)
+
+
+def test_a_checkpoint_that_lacks_a_part_is_named(graphs: GraphSet, tmp_path: Path) -> None:
+    def stop(progress: split.Progress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run.train(graphs, out=tmp_path, tell=stop, **TINY)
+    path = tmp_path / "split-000" / "checkpoint.safetensors"
+    tensors, header = checkpoint.load_tensors(path)
+    del tensors["adam/exp_avg/head.0.weight"]
+    checkpoint.save_tensors(path, tensors, header)
+    with pytest.raises(UserError, match=r"checkpoint\.safetensors does not fit this training: 'head\.0\.weight'"):
         run.train(graphs, out=tmp_path, resume=True, **TINY)
 
 

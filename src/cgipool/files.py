@@ -5,7 +5,11 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from cgipool.errors import UserError
 
@@ -80,3 +84,13 @@ def read_json(path: Path) -> Any:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
     except ValueError as error:
         raise UserError(f"{path} is damaged: {error}") from None
+
+
+def read_array(path: Path, *, mmap: bool = False) -> NDArray[Any]:
+    """Read an array of a .npy file, or map it; a damaged file is an error that names it."""
+    try:
+        return np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+    except (ValueError, TypeError, EOFError, SyntaxError, TokenError) as error:  # by which bytes of it are wrong
+        raise UserError(f"{path} is damaged: {next(iter(str(error).splitlines()), 'it is no array')}") from None

@@ -119,7 +119,10 @@ class FittedModel:
             "about": self.about,
             "featurizer": self.featurizer,
         }
-        text = json.dumps(plain, ensure_ascii=False, allow_nan=False)
+        try:
+            text = json.dumps(plain, ensure_ascii=False, allow_nan=False)
+        except TypeError as error:  # labels of `GraphClassifier`, such as dates
+            raise UserError(f"cannot write {path}: a file keeps numbers and texts alone ({error})") from None
         save_tensors(Path(path), tensors, {"kind": KIND, "model": text, "checksum": _checksum(tensors, text)})
 
     @classmethod

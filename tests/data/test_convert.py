@@ -66,6 +66,25 @@ def test_pyg_keys_of_other_makers() -> None:
     assert floats.edge_attributes.shape == (2, 1)
 
 
+def test_columns_of_no_width_are_none() -> None:
+    """Of such a matrix only the number of its rows is told."""
+    for kind in (torch.long, torch.float):
+        empty = torch.empty(3, 0, dtype=kind)
+        graphs = GraphSet.from_pyg([Data(edge_index=EDGE, x=empty, edge_attr=empty[:2], y=0)], "g")
+        assert (graphs.n_nodes, graphs.category, graphs.attributes) == (3, None, None)
+        assert (graphs.edge_category, graphs.edge_attributes) == (None, None)
+
+
+def test_one_weight_per_edge() -> None:
+    graph = nx.Graph([(0, 1, {"weight": [1.0, 2.0]})], y=0)
+    for make in (
+        lambda: GraphSet.from_pyg([Data(edge_index=EDGE, edge_weight=torch.ones(2, 2), num_nodes=2, y=0)], "g"),
+        lambda: GraphSet.from_networkx([graph], "g"),
+    ):
+        with pytest.raises(UserError, match="edge_weight has 2 columns, where one is due"):
+            make()
+
+
 def test_what_pyg_loses_is_counted() -> None:
     loops = torch.tensor([[0, 0, 0, 1], [0, 1, 1, 2]])
     graphs = GraphSet.from_pyg([Data(edge_index=loops, num_nodes=4, y=torch.tensor(0))], "g")
@@ -91,6 +110,7 @@ GOOD = Data(edge_index=EDGE, x=torch.ones(2, 3), y=torch.tensor([0]))
         ({"num_nodes": 3}, "graph 1: attributes has 2 rows where 3 are due"),
         ({"num_nodes": -1}, "graph 1: num_nodes must be a whole number from 0"),
         ({"num_nodes": "two"}, "graph 1: num_nodes must be a whole number from 0"),
+        ({"num_nodes": 2.5}, "graph 1: num_nodes must be a whole number from 0"),
         ({"x": None}, "graph 1: neither num_nodes nor a node column says how many nodes it has"),
         ({"edge_index": EDGE + 1}, "graph 1: edge_index goes from 1 to 2; it has 2 nodes"),
         ({"edge_index": EDGE.float()}, "graph 1: edge_index must be whole numbers of shape [2, E]"),

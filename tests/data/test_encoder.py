@@ -105,6 +105,8 @@ def test_refuses(molecules: GraphSet) -> None:
             "molecules: 0 attribute columns where 2 were fitted",
         ),
         (lambda: Encoder.fit(molecules, np.array([], dtype=np.int64), attributes=True), "no training nodes"),
+        (lambda: Encoder.fit(molecules, molecules.y == 0), "graph ids are whole numbers, not bool"),
+        (lambda: Encoder.fit(molecules, [-1]), "graph ids go from 0 to"),
         (lambda: Encoder.from_json({}), "not a saved encoder: KeyError('source')"),
     ):
         with pytest.raises(UserError) as caught:

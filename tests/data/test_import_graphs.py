@@ -230,7 +230,7 @@ def test_faults_of_graphml(tmp_path: Path) -> None:
     (path / "labels.csv").write_text("graph,label\ng0,1\ng1,2\n")
     nx.write_graphml(nx.path_graph(2), path / "g1.graphml")
     assert "graph 'g1': key 'colour' is on some nodes or edges only; all or none is due" in refused(path)
-    for text in ("<graphml><graph>", "plain text", "<html/>"):
+    for text in ("<graphml><graph>", "plain text", "<html/>", "<?xml version='1.0' encoding='utf-3'?><graphml/>"):
         (path / "g1.graphml").write_text(text)
         assert "g1.graphml " in refused(path)
     heavy = coloured(2)

@@ -139,6 +139,16 @@ def test_salts(tmp_path: Path) -> None:
     assert MoleculeFeaturizer.from_json(cut.features).largest_fragment
 
 
+def test_fragments_that_are_no_molecules(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    text = "smiles,label\nc1cc~c2[nH]ccc2c1,1\nCC,0\nCCC,1\n"
+    assert read(tmp_path, text).graphs.n_graphs == 3
+    cut = read(tmp_path, text, largest_fragment=True)
+    assert cut.graphs.n_graphs == 2
+    reason = "its fragments are no molecules: Explicit valence for atom # 3 C, 5, is greater than permitted"
+    assert cut.skipped == [Skipped(1, reason, "c1cc~c2[nH]ccc2c1")]
+    assert capfd.readouterr().err == ""
+
+
 def test_threshold(tmp_path: Path) -> None:
     text = "smiles,logS\nC,-1.5\nCC,0.5\nCCC,2\nCCCC,0.49\n"
     found = read(tmp_path, text, threshold=0.5)
@@ -264,9 +274,11 @@ def test_sdf_in_other_clothes(tmp_path: Path, how: str) -> None:
     assert import_data(path).ids == plain.ids
 
 
-def test_sdf_with_a_bad_molecule(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("good", "bad"), [("  3  2  0", "  x  2  0"), (" O   0  0", " O  99999999999999990  0")])
+def test_sdf_with_a_bad_molecule(tmp_path: Path, capfd: pytest.CaptureFixture[str], good: str, bad: str) -> None:
+    """The second is read without sanitisation, but RDKit cannot say what is wrong with it."""
     path = sdf(tmp_path)
-    path.write_text(path.read_text().replace("  3  2  0", "  x  2  0", 1))
+    path.write_text(path.read_text().replace(good, bad, 1))
     found = import_data(path)
     assert found.skipped == [Skipped(1, "it is no molfile", "m0")]
     assert found.graphs.n_graphs == 3

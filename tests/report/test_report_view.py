@@ -188,6 +188,10 @@ def test_diagnostics_are_means_per_level():
             {"cells": [{"key": "k", "at": {"method": "cgi", "dataset": "NCI1"}, "published": [178.0, 1]}]},
             "no percentage",
         ),
+        (
+            {"cells": [{"key": "k", "at": {"method": "cgi", "dataset": "NCI1"}, "published": [78.0, 1e308]}]},
+            "no percentage",
+        ),
     ],
 )
 def test_a_study_that_cannot_be_shown_is_refused(tmp_path: Path, change: dict, words: str):
@@ -202,7 +206,8 @@ def test_a_study_that_cannot_be_shown_is_refused(tmp_path: Path, change: dict, w
     "change",
     [
         {"name": 3}, {"title": None}, {"axes": []}, {"axes": {"method": 3, "dataset": []}}, {"titles": None},
-        {"titles": {"method": None}}, {"curves": []}, {"baseline": ["cgi"]}, {"cells": [None]},
+        {"titles": {"method": None}}, {"titles": {"method": {"cgi": 3}}},
+        {"curves": []}, {"baseline": ["cgi"]}, {"cells": [None]},
         {"cells": [{"key": ["k"], "at": {}}]}, {"cells": [{"key": "k", "at": None}]},
         {"cells": [{"key": "k", "at": {}, "published": ["80", 1]}]},
         {"cells": [{"key": "k", "at": {}, "published": [80]}]},

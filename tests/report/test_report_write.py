@@ -69,9 +69,11 @@ def test_what_is_wrong_is_told_by_name_and_the_rest_is_reported(damaged: tuple[P
 
 
 def test_cells_that_no_table_can_show_are_told(tmp_path: Path):
-    add_study(tmp_path, "small", {"method": ["sag", "cgi"], "dataset": ["NCI1"]})
+    add_study(tmp_path, "small", {"method": ["sag", "topk", "vip", "cgi"], "dataset": ["NCI1"]})
     for method, change in (
         ("sag", {"curve": {"epoch": [1], "val_loss": ["x"]}}),
+        ("topk", {"curve": {"epoch": [1], "val_loss": [0.5], "train_loss": 3}}),
+        ("vip", {"curve": {"epoch": [None], "val_loss": [0.5]}}),
         ("cgi", {"graphs": {"train": 0, "test": 5}}),
     ):
         record = record_of({"method": method, "dataset": "NCI1"}, 80.0)
@@ -81,7 +83,7 @@ def test_cells_that_no_table_can_show_are_told(tmp_path: Path):
     assert report.present == 0
     assert sorted(line.split(": ")[1] for line in report.problems) == [
         "a split in it has no graphs",
-        "its curves, diagnostics or provenance are not of this format",
+        *["its curves, diagnostics or provenance are not of this format"] * 3,
     ]
 
 

@@ -1,5 +1,6 @@
 """What must hold of a GraphSet. Each rule raises a one-line UserError that names what is broken."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,6 +45,17 @@ def check(graphs: "GraphSet") -> None:
         _edges(graphs)
     except UserError as error:
         raise UserError(f"{graphs.name}: {error}") from None
+
+
+def graph_ids(graphs: "GraphSet", ids: Iterable[int] | NDArray[Any]) -> NDArray[np.int64]:
+    """Numbers of graphs of a set as an array. A mask would be read as numbers, 0 and 1: it is an error."""
+    chosen = np.asarray(ids if isinstance(ids, np.ndarray) else list(ids))
+    if chosen.size and chosen.dtype.kind not in "iu":
+        found = f"not {chosen.dtype}; np.flatnonzero makes them of a mask"
+        raise UserError(f"{graphs.name}: graph ids are whole numbers, {found}")
+    if chosen.size and not (chosen.min() >= 0 and chosen.max() < graphs.n_graphs):
+        raise UserError(f"{graphs.name}: graph ids go from 0 to {graphs.n_graphs - 1}")
+    return chosen.astype(np.int64)
 
 
 def finite(name: str, values: NDArray[Any] | None) -> None:

@@ -6,6 +6,7 @@ Keys written, and read first: `category` and `edge_category` (codes, whole numbe
 `class_names`, `category_names` and `edge_category_names` to keep them, otherwise the values that occur are the names.
 """
 
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +93,7 @@ def _read(i: int, data: "Data") -> dict[str, Any]:
     part: dict[str, Any] = dict.fromkeys(("category", "attributes", "edge_category", "edge_attributes"))
     part |= {"edge_weight": held.get("edge_weight"), "node_truth": held.get("node_truth")}
     for key, (whole, real) in TYPED.items():
-        if key in held:
+        if key in held and held[key].shape[1]:
             place = real if held[key].dtype.kind == "f" else whole
             if part[place] is not None:
                 raise UserError(f"graph {i}: {key!r} and another key both hold {place}")
@@ -136,8 +137,8 @@ def _size(i: int, data: "Data", held: dict[str, NDArray[Any]]) -> int:
 
 def _whole(i: int, nodes: Any) -> int:
     try:
-        count = int(nodes)
-    except (TypeError, ValueError):
+        count = operator.index(nodes)
+    except TypeError:
         count = -1
     if count < 0:
         raise UserError(f"graph {i}: num_nodes must be a whole number from 0")

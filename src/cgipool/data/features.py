@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cgipool.data.build import ranges
+from cgipool.data.check import graph_ids
 from cgipool.data.graphs import GraphSet
 from cgipool.data.names import Names
 from cgipool.errors import UserError, unknown
@@ -105,7 +106,7 @@ class Encoder:
             raise unknown("vocabulary", vocabulary, VOCABULARIES)
         if source == "auto":
             source = "degree" if graphs.category is None else "label"
-        ids = np.arange(graphs.n_graphs) if train_ids is None else np.asarray(train_ids, dtype=np.int64)
+        ids = np.arange(graphs.n_graphs) if train_ids is None else graph_ids(graphs, train_ids)
         codes = _Codes(graphs, source)
         known = [np.full(len(names), vocabulary == "all") for names in codes.names]
         for nodes in _stretches(graphs, ids):

@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from cgipool.data import build, check, join, store
 from cgipool.data.catalogue import family_of
 from cgipool.data.names import Names
-from cgipool.errors import UserError
 
 if TYPE_CHECKING:
     import networkx
@@ -174,12 +173,7 @@ class GraphSet:
 
     def subset(self, ids: Iterable[int] | NDArray[Any]) -> "GraphSet":
         """The graphs `ids`, in that order, with the names of all classes and categories kept."""
-        chosen = np.asarray(ids if isinstance(ids, np.ndarray) else list(ids))
-        if chosen.size and chosen.dtype.kind not in "iu":
-            raise UserError(f"{self.name}: graph ids are whole numbers, not {chosen.dtype}; a mask goes in brackets")
-        chosen = chosen.astype(np.int64)
-        if chosen.size and not (chosen.min() >= 0 and chosen.max() < self.n_graphs):
-            raise UserError(f"{self.name}: graph ids go from 0 to {self.n_graphs - 1}")
+        chosen = check.graph_ids(self, ids)
         # Only what is asked for is touched: the arrays may lie on disk, and be far larger than memory.
         sizes = np.asarray(self.node_ptr[chosen + 1] - self.node_ptr[chosen])
         nodes = build.ranges(self.node_ptr[chosen], sizes)

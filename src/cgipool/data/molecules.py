@@ -5,7 +5,8 @@ like. Stereo is told by CIP labels, which do not depend on how a SMILES is writt
 maps and coordinates are not used.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,7 +92,11 @@ class MoleculeFeaturizer:
         """
         if not self.largest_fragment:
             return molecule
-        fragments = Chem.GetMolFrags(molecule, asMols=True)
+        try:
+            with rdBase.BlockLogs():
+                fragments = Chem.GetMolFrags(molecule, asMols=True)
+        except Chem.MolSanitizeException as error:
+            raise NotAMoleculeError(f"its fragments are no molecules: {' '.join(str(error).split())}") from None
         return molecule if len(fragments) == 1 else max(fragments, key=_weight)
 
     def add(self, gather: Gather, molecule: "Chem.Mol") -> None:
@@ -175,7 +180,9 @@ def _sound(molecule: Any, raw: Callable[[], Any], unread: str) -> "Chem.Mol":
     if molecule is not None:
         raise NotAMoleculeError("it has no atoms")
     unchecked = raw()
-    problems: Iterator[Any] = iter(() if unchecked is None else Chem.DetectChemistryProblems(unchecked))
+    problems: Sequence[Any] = ()
+    with suppress(RuntimeError):  # some that it reads RDKit cannot look at
+        problems = () if unchecked is None else Chem.DetectChemistryProblems(unchecked)
     raise NotAMoleculeError(next((" ".join(problem.Message().split()) for problem in problems), unread))
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from cgipool.data.names import Names, end_to_end
+from cgipool.errors import UserError
 
 if TYPE_CHECKING:
     from cgipool.data.graphs import GraphSet
@@ -47,7 +48,6 @@ class Parts:
         """The set, with its labels as codes."""
         from cgipool.data.graphs import GraphSet
 
-        weight, truth = self.of_edges("edge_weight", np.float32), self.of_nodes("node_truth", np.bool_)
         return GraphSet.from_edges(
             name,
             self.sizes,
@@ -58,9 +58,18 @@ class Parts:
             category=category[0],
             category_names=category[1],
             attributes=self.of_nodes("attributes", np.float32),
-            edge_weight=None if weight is None else weight[:, 0],
+            edge_weight=_alone("edge_weight", self.of_edges("edge_weight", np.float32)),
             edge_category=edge_category[0],
             edge_category_names=edge_category[1],
             edge_attributes=self.of_edges("edge_attributes", np.float32),
-            node_truth=None if truth is None else truth[:, 0],
+            node_truth=_alone("node_truth", self.of_nodes("node_truth", np.bool_)),
         )
+
+
+def _alone(key: str, values: NDArray[Any] | None) -> NDArray[Any] | None:
+    """[n] a column that stands alone."""
+    if values is None:
+        return None
+    if values.shape[1] != 1:
+        raise UserError(f"{key} has {values.shape[1]} columns, where one is due")
+    return values[:, 0]

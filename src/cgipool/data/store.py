@@ -16,6 +16,7 @@ from cgipool.aside import PREVIOUS, private_folder
 from cgipool.data.check import DTYPES, REQUIRED
 from cgipool.data.writer import FORMAT, INDEX, GraphSetWriter
 from cgipool.errors import UserError
+from cgipool.files import read_array
 
 if TYPE_CHECKING:
     from cgipool.data.graphs import GraphSet
@@ -146,12 +147,7 @@ def _read_index(folder: Path) -> dict[str, Any]:
 
 
 def _read_array(path: Path, dtype: str, shape: tuple[int, ...], mmap: bool) -> NDArray[Any]:
-    try:
-        values: NDArray[Any] = np.load(path, mmap_mode="r" if mmap and 0 not in shape else None, allow_pickle=False)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
-    except (ValueError, EOFError) as error:
-        raise UserError(f"{path} is damaged: {str(error).splitlines()[0]}") from None
+    values = read_array(path, mmap=mmap and 0 not in shape)
     if str(values.dtype) != dtype or values.shape != shape:
         raise UserError(f"{path} holds {values.dtype}{list(values.shape)}, {INDEX} says {dtype}{list(shape)}")
     return values

@@ -50,7 +50,7 @@ def molecule_of(graph: GraphSet) -> "Chem.Mol | None":
 def _laid_out(molecule: "Chem.RWMol") -> "Chem.Mol":
     molecule.UpdatePropertyCache(strict=False)
     Chem.FastFindRings(molecule)
-    with rdBase.BlockLogs(), contextlib.suppress(Chem.KekulizeException):  # RDKit then draws aromatic bonds dashed
+    with rdBase.BlockLogs(), contextlib.suppress(Chem.MolSanitizeException):  # RDKit then draws aromatic bonds dashed
         Chem.Kekulize(molecule, clearAromaticFlags=True)
     rdDepictor.Compute2DCoords(molecule)
     return molecule.GetMol()

@@ -179,10 +179,10 @@ def _gaps(view: View) -> Block:
         "sets alone; a published ± far below it is hardly a spread over splits.",
         "SE and interval take in both sides: ours, and the larger of ± and floor over 20 splits.",
     ]
-    kinds = {e.record.cell.get("split_kind") for e in view.entries if e.record and e.gap} - {"random"}
+    kinds = {str(e.record.cell.get("split_kind")) for e in view.entries if e.record and e.gap} - {"random"}
     if kinds:
         words.append(
-            f"Ours are on {' and '.join(sorted(map(str, kinds)))} splits, the published ones on random splits: the "
+            f"Ours are on {' and '.join(sorted(kinds))} splits, the published ones on random splits: the "
             "difference is no failure to reproduce."
         )
     rows = []

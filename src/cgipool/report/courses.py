@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 
 from cgipool.study.records import Record
 
+CURVES = ("train_loss", "val_loss", "val_accuracy")
+"""What the curves of a split are of."""
+
 POINTS = 80
 """A curve is drawn through at most so many epochs."""
 
@@ -25,7 +28,7 @@ class Course:
 
 
 def course(record: Record, name: str) -> Course | None:
-    """A quantity of the curves (train_loss, val_loss or val_accuracy); None where no split has it.
+    """A quantity of the curves, one of `CURVES`; None where no split has it.
 
     A stored curve has few of its split's epochs, and each split its own: between them a straight line is taken. Splits
     stop at different epochs, and those that go on are not the average ones: hence the half.

@@ -93,5 +93,5 @@ def check_study(study: StudyRecord) -> None:
         for axis, values in study.axes.items():
             if cell.at.get(axis) not in values:
                 raise UserError(f"{refused} its cell {cell.key} has no place on the axis {axis!r}")
-        if cell.published is not None and not 0 <= cell.published[0] <= 100:
+        if cell.published is not None and not all(0 <= value <= 100 for value in cell.published if value is not None):
             raise UserError(f"{refused} what is published for its cell {cell.key} is no percentage and its ±")

@@ -9,7 +9,7 @@ from typing import Any
 
 from cgipool.report.blocks import Block, blocks_of
 from cgipool.report.compare import LEVEL
-from cgipool.report.courses import course, diagnostics, thinned
+from cgipool.report.courses import CURVES, course, diagnostics, thinned
 from cgipool.report.tables import counts
 from cgipool.report.view import Entry, View
 from cgipool.study.records import Record
@@ -108,7 +108,7 @@ def _block(block: Block) -> dict[str, Any]:
 
 
 def _cell(record: Record) -> dict[str, Any]:
-    curves = {name: course(record, name) for name in ("train_loss", "val_loss", "val_accuracy")}
+    curves = {name: course(record, name) for name in CURVES}
     return {
         "cell": record.cell,
         "provenance": record.provenance,

@@ -9,7 +9,7 @@ import numpy as np
 
 from cgipool.errors import UserError, unknown
 from cgipool.files import write_atomically
-from cgipool.report.courses import course, diagnostics
+from cgipool.report.courses import CURVES, course, diagnostics, thinned
 from cgipool.report.figures import figures_of
 from cgipool.report.layout import check_study
 from cgipool.report.page import page
@@ -108,7 +108,9 @@ def _wrong(record: Record) -> str | None:
     if any(row["graphs"]["train"] < 1 or row["graphs"]["test"] < 1 for row in record.splits):
         return "a split in it has no graphs"
     try:
-        course(record, "val_loss"), diagnostics(record), record.provenance.items()
+        diagnostics(record), record.provenance.items()
+        for name in CURVES:
+            course(record, name), [thinned(row, name) for row in record.splits]
     except (AttributeError, TypeError, ValueError):
         return "its curves, diagnostics or provenance are not of this format"
     return None

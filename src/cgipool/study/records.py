@@ -207,6 +207,8 @@ def _study(value: Any) -> StudyRecord:
     )
     _parts(axes, **dict.fromkeys(axes, list))
     _parts(titles, **dict.fromkeys(titles, dict))
+    for written in titles.values():
+        _parts(written, **dict.fromkeys(written, str))
     return StudyRecord(name, title, about, source, axes, titles, curves, baseline, list(map(_wanted, value["cells"])))
 
 

@@ -125,11 +125,11 @@ def load_state(path: Path, state: State) -> None:
         if state.average is not None:
             state.average.load_state_dict({name: tensors[f"average/{name}"] for name in state.average.state_dict()})
         state.best = _under("best/", tensors)
-        for part in MOMENTS:
-            moments = _under(f"adam/{part}/", tensors)
-            for name, parameter in state.network.named_parameters():
-                if name in moments:  # Adam keeps none for a weight that no gradient has reached
-                    state.optimizer.state[parameter][part] = moments[name].to(parameter.device)
+        moments = {part: _under(f"adam/{part}/", tensors) for part in MOMENTS}
+        for name, parameter in state.network.named_parameters():
+            if any(name in held for held in moments.values()):  # Adam keeps none of a weight that no gradient reached
+                own = {part: held[name].to(parameter.device) for part, held in moments.items()}
+                state.optimizer.state[parameter] = own
         state.epoch, state.best_epoch = int(header["epoch"]), int(header["best_epoch"])
         state.best_loss = float.fromhex(header["best_loss"])
         state.seconds = seconds_of(header)

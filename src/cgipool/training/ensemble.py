@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from cgipool.data.graphs import GraphSet
-from cgipool.errors import UserError
-from cgipool.files import read_json, write_json
+from cgipool.files import read_array, read_json, write_json
 from cgipool.training.metrics import report
 from cgipool.training.outcome import save_array
 from cgipool.training.task import Task
@@ -38,7 +37,7 @@ def combine(task: Task, members: Sequence[Task], graphs: GraphSet, *, at_once: b
     `at_once` says whether the members trained side by side, so that the split took as long as the last of them.
     """
     rows = [read_json(member.folder / "result.json") for member in members]
-    mean = np.mean([_probabilities(member.folder / "probabilities.npy") for member in members], axis=0)
+    mean = np.mean([read_array(member.folder / "probabilities.npy") for member in members], axis=0)
     seconds = [row["seconds"] for row in rows]
     result = {
         "split": task.split.index,
@@ -53,13 +52,6 @@ def combine(task: Task, members: Sequence[Task], graphs: GraphSet, *, at_once: b
     }
     save_array(task.folder / "probabilities.npy", mean)
     write_json(task.folder / "result.json", result)
-
-
-def _probabilities(path: Path) -> np.ndarray:
-    try:
-        return np.load(path)
-    except (OSError, ValueError, EOFError) as error:
-        raise UserError(f"cannot read {path}: {error}") from None
 
 
 def _member(row: dict[str, Any]) -> dict[str, Any]:

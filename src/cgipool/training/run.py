@@ -172,6 +172,8 @@ def prepare(folder: Path, identity: dict, splits: Sequence[Split], resume: bool,
             shutil.rmtree(old)
     elif known.exists() and resume:
         before, now = ({"ensemble": 1} | made for made in (_table(known, "recipe"), identity))
+        if not isinstance(before["recipe"], dict):
+            raise UserError(f"{known} is damaged: its recipe is no table")
         before["recipe"] = ADDED | before["recipe"]
         differs = [name for name in now if name != "made_with" and before.get(name) != now[name]]
         if differs:
@@ -198,8 +200,9 @@ def _named(differs: list[str], before: dict, now: dict) -> str:
     """The first difference in words."""
     name = differs[0]
     if name == "recipe":
-        settings = [key for key in now["recipe"] if before["recipe"].get(key) != now["recipe"][key]]
-        return f"{settings[0]} ({before['recipe'].get(settings[0])} then, {now['recipe'][settings[0]]} now)"
+        then, here = before["recipe"], now["recipe"]
+        settings = [key for key in here | then if then.get(key) != here.get(key)]  # an older version has fewer
+        return f"{settings[0]} ({then.get(settings[0])} then, {here.get(settings[0])} now)" if settings else "recipe"
     plain = {"content": "data set content", "splits_content": "division into splits"}.get(name, name)
     return plain if plain != name else f"{name} ({before.get(name)} then, {now[name]} now)"
 

@@ -101,7 +101,7 @@ def _graphs(path: Path) -> Iterator[tuple[str, Any]]:
             found = list(GraphMLReader()(path=str(file)))
         except OSError as error:
             raise UserError(f"cannot read {file}: {error.strerror or error}") from None
-        except (ParseError, NetworkXError, KeyError, ValueError, TypeError) as error:
+        except (ParseError, NetworkXError, LookupError, ValueError, TypeError) as error:
             raise UserError(f"{file} is not GraphML: {' '.join(str(error).split())}") from None
         if not found:
             raise UserError(f"{file} holds no graph")

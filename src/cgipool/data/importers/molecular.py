@@ -71,12 +71,12 @@ class _Piece:
             return None
         try:
             whole = (parse_block if self._molfiles else parse_smiles)(entry.text)
+            molecule = self._featurizer.trim(whole)
         except NotAMoleculeError as error:
             text = entry.id if self._molfiles else entry.text
             text = text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
             self.skipped.append(Skipped(entry.row, str(error), text))
             return self.skipped[-1]
-        molecule = self._featurizer.trim(whole)
         self._cut += molecule is not whole
         self._featurizer.add(self._gather, molecule)
         self.y.append(classes.code[entry.label])
