@@ -306,16 +306,19 @@ def test_other_errors_are_one_line_or_raised() -> None:
         errors.one_line(ZeroDivisionError())
 
 
-@pytest.mark.parametrize(("jobs", "sent"), [("1", signal.SIGINT), ("2", signal.SIGINT), ("1", signal.SIGTERM)])
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("jobs", ["1", "2"])
 def test_interrupt(small: str, tmp_path: Path, jobs: str, sent: signal.Signals) -> None:
+    """By a terminal or a scheduler, which tell the workers as well."""
     out = tmp_path / "run"
     command = ["train", small, "--width", "16", "--epochs", "100000", "--patience", "100000", "--splits", "2"]
     command = [sys.executable, "-m", "cgipool", *command, "--jobs", jobs, "--out", str(out)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(command, **pipes, start_new_session=True)
     log = out / "split-000" / "metrics.jsonl"
     while process.poll() is None and not (log.exists() and log.stat().st_size):
         time.sleep(0.02)
-    process.send_signal(sent)
+    os.killpg(process.pid, sent)
     try:
         said, complaint = process.communicate(timeout=60)
     finally:

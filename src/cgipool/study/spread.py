@@ -15,7 +15,7 @@ from cgipool.study.estimate import predicted
 from cgipool.study.run import Outcome, Runner, Stop, Watcher
 from cgipool.study.sharing import shared
 from cgipool.study.store import Store
-from cgipool.training.run import end_with_parent
+from cgipool.training.jobs import end_with_parent
 from cgipool.training.task import Progress
 
 LOOK_SECONDS = 0.5

@@ -9,18 +9,11 @@ DIR/result.json    the whole result
 
 import contextlib
 import hashlib
-import multiprocessing
-import os
 import platform
 import shutil
-import signal
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +22,15 @@ import torch
 from cgipool.data.graphs import GraphSet
 from cgipool.data.sources import load_dataset
 from cgipool.data.splits import Split, check_graphs, check_splits, random_splits, write_splits
-from cgipool.data.store import folder_of
 from cgipool.errors import UserError, whole_number
 from cgipool.files import read_json, write_json
 from cgipool.pool import method_named
 from cgipool.training.ensemble import combine, members_of
+from cgipool.training.jobs import train_in_processes
 from cgipool.training.recipe import ADDED, Recipe, recipe_named
 from cgipool.training.result import Result
 from cgipool.training.split import train_split
-from cgipool.training.task import Diverged, Progress, Task, Tell, finished
+from cgipool.training.task import Diverged, Task, Tell, finished
 from cgipool.training.together import stackable, train_together
 from cgipool.version import __version__
 
@@ -247,97 +240,8 @@ def matrix_precision(tf32: bool) -> Iterator[None]:
 def _train_all(tasks: list[Task], graphs: GraphSet, jobs: int, tell: Tell) -> None:
     if tasks and _together(tasks[0]):
         train_together(tasks, graphs, tell)
-        return
-    if jobs == 1 or not tasks:
+    elif jobs > 1 and tasks:
+        train_in_processes(tasks, graphs, jobs, tell)
+    else:
         for task in tasks:
             train_split(task, graphs, tell)
-        return
-    context = multiprocessing.get_context("spawn")
-    messages, stop = context.Queue(), context.Event()
-    try:
-        with _hearing(messages, stop, tell), _folder_of(graphs) as folder:
-            arguments = (folder, messages, stop)
-            workers = min(jobs, len(tasks))
-            with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=arguments) as pool:
-                try:
-                    for done in as_completed([pool.submit(_train_in_worker, task) for task in tasks]):
-                        done.result()
-                except BaseException:  # Ctrl-C included: the pool would wait for all that is still to do
-                    stop.set()
-                    # Those at work write their checkpoints, and one that just starts must find what it is given.
-                    pool.shutdown(wait=True, cancel_futures=True)
-                    raise
-    except BrokenProcessPool:
-        raise UserError(
-            "a worker process ended: for want of memory (fewer jobs need less), from outside, or because a script that "
-            "calls train(jobs=…) does not guard it by `if __name__ == '__main__':`"
-        ) from None
-
-
-@contextlib.contextmanager
-def _hearing(messages: "multiprocessing.Queue[Progress | None]", stop: Event, tell: Tell) -> Iterator[None]:
-    """Inside, a thread passes what workers put into the queue on to `tell`. If that fails the workers are stopped, and
-    its error is raised when they have ended."""
-    failed: list[BaseException] = []
-
-    def listen() -> None:
-        while (message := messages.get()) is not None:
-            if failed:
-                continue  # a worker cannot end before the queue is rid of all that it told
-            try:
-                tell(message)
-            except BaseException as error:
-                failed.append(error)
-                stop.set()
-
-    listener = threading.Thread(target=listen, daemon=True)
-    listener.start()
-    try:
-        yield
-    finally:
-        messages.put(None)
-        listener.join()
-        if failed:
-            raise failed[0] from None
-
-
-@contextlib.contextmanager
-def _folder_of(graphs: GraphSet) -> Iterator[Path]:
-    """Where other processes can map a set from: its own folder, if it lies on disk, else one that passes."""
-    if folder := folder_of(graphs):
-        yield folder
-        return
-    with tempfile.TemporaryDirectory(prefix="cgipool-") as shared:
-        graphs.save(Path(shared, "graphs"))
-        yield Path(shared, "graphs")
-
-
-_worker: dict[str, Any] = {}
-"""What a worker process was started with: its data set, mapped from disk, what it tells its progress to, and whether to
-stop."""
-
-
-def _start_worker(folder: Path, messages: "multiprocessing.Queue[Progress | None]", stop: Event) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it as well and sets `stop`
-    threading.Thread(target=end_with_parent, daemon=True).start()
-    torch.set_num_threads(1)
-
-    def tell(progress: Progress) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt  # on which a checkpoint is written
-        messages.put(progress)
-
-    _worker.update(graphs=GraphSet.load(folder, mmap=True), tell=tell, stop=stop)
-
-
-def end_with_parent() -> None:
-    """Left behind by a parent that was killed, a worker would write into the folder beside the resumed run."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-def _train_in_worker(task: Task) -> None:
-    if not _worker["stop"].is_set():
-        train_split(task, _worker["graphs"], _worker["tell"])
