@@ -2,7 +2,12 @@
 
 import csv
 import json
+import os
 import shlex
+import signal
+import subprocess
+import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -192,3 +197,24 @@ def test_errors_are_one_line(words: tuple[str, ...], said: str, capsys: pytest.C
 def test_every_study_file_can_be_planned(capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
     for path in STUDIES:
         assert "left: about" in ok(capsys, "study", "plan", path, "--store", tmp_path, "--device", "cuda")
+
+
+@pytest.mark.parametrize("many", [["study", "run", "{file}", "--at-once", "2"], ["train", "motifs", "--jobs", "2"]])
+def test_ctrl_c_while_workers_start_leaves_no_traceback(many: list[str], file: Path, tmp_path: Path) -> None:
+    """A terminal sends it to all processes; those that still import are not ready for it."""
+    where = ["--store", str(tmp_path / "s")] if many[0] == "study" else ["--splits", "2", "--set", "epochs=100000"]
+    command = [sys.executable, "-m", "cgipool", *(word.format(file=file) for word in many), *where]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    children = Path("/proc", str(process.pid), "task", str(process.pid), "children")
+    if not children.exists():
+        process.kill()
+        pytest.skip("this system does not tell a process's children")
+    while process.poll() is None and len(children.read_text().split()) < 3:  # two, and the one that clears up
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    try:
+        _, complaint = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert "Traceback" not in complaint

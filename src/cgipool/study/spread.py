@@ -2,6 +2,7 @@
 
 import multiprocessing
 import queue
+import signal
 import threading
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,7 +16,7 @@ from cgipool.study.estimate import predicted
 from cgipool.study.run import Outcome, Runner, Stop, Watcher
 from cgipool.study.sharing import shared
 from cgipool.study.store import Store
-from cgipool.training.jobs import end_with_parent
+from cgipool.training.jobs import SIGNALS, end_with_parent, signals_waiting
 from cgipool.training.task import Progress
 
 LOOK_SECONDS = 0.5
@@ -39,6 +40,8 @@ class _Sender(Watcher):
 
 
 def _work(cells: Sequence[Cell], store: Path, device: str, minutes: float | None, options: Any, messages: Any) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it as well and ends this process
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     threading.Thread(target=end_with_parent, daemon=True).start()
     runner = Runner(Store(store), device, stop=Stop(minutes), watcher=_Sender(messages), **options)
     messages.put(("outcome", device, asdict(runner.run(cells))))
@@ -72,16 +75,18 @@ def run_spread(
         context.Process(target=_work, args=(cells, store, device, minutes, options, messages)) for device in devices
     ]
     with shared(devices), stop.on_sigterm(at_once=False):
-        for worker in workers:
-            worker.start()
         try:
+            with signals_waiting():
+                for worker in workers:
+                    worker.start()
             outcomes = _heard(workers, messages, stop, watcher, {cell.key: cell for cell in cells})
         except BaseException:  # Ctrl-C included
             _end(workers)
             raise
         finally:
             for worker in workers:
-                worker.join()
+                if worker.pid is not None:  # it was started
+                    worker.join()
     for worker, device in zip(workers, devices, strict=True):
         if worker.exitcode and not stop.asked:
             raise UserError(f"the process on {device} ended with code {worker.exitcode}; run again to go on")

@@ -32,7 +32,7 @@ def train_in_processes(tasks: list[Task], graphs: GraphSet, jobs: int, tell: Tel
             workers = min(jobs, len(tasks))
             with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=arguments) as pool:
                 try:
-                    with _signals_waiting():
+                    with signals_waiting():
                         futures = [pool.submit(_train_in_worker, task) for task in tasks]
                     for done in as_completed(futures):
                         done.result()
@@ -52,7 +52,7 @@ SIGNALS = {signal.SIGINT, signal.SIGTERM}
 
 
 @contextlib.contextmanager
-def _signals_waiting() -> Iterator[None]:
+def signals_waiting() -> Iterator[None]:
     """Inside, signals wait. So they do in a process that is started here, until it is ready for them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
