@@ -53,12 +53,23 @@ SIGNALS = {signal.SIGINT, signal.SIGTERM}
 
 @contextlib.contextmanager
 def signals_waiting() -> Iterator[None]:
-    """Inside, signals wait. So they do in a process that is started here, until it is ready for them."""
+    """Inside, signals wait: here until the end, and in a process that is started here until it is ready for them.
+
+    A process inherits which signals this thread blocks. One that is blocked here may still be taken by another thread
+    of this process, and would then interrupt this one: so it is only noted meanwhile.
+    """
+    came: list[int] = []
+    numbers = SIGNALS if threading.current_thread() is threading.main_thread() else ()
+    handlers = {number: signal.signal(number, lambda number, frame: came.append(number)) for number in numbers}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for each in came:
+            signal.raise_signal(each)
 
 
 @contextlib.contextmanager
