@@ -21,6 +21,9 @@ from cgipool.errors import UserError
 from cgipool.training.split import train_split
 from cgipool.training.task import Progress, Task, Tell
 
+SIGNALS = {signal.SIGINT, signal.SIGTERM}
+"""By which a run is stopped."""
+
 
 def train_in_processes(tasks: list[Task], graphs: GraphSet, jobs: int, tell: Tell) -> None:
     """Train so many at a time. Where one fails, or Ctrl-C comes, the others write their checkpoints first."""
@@ -48,9 +51,6 @@ def train_in_processes(tasks: list[Task], graphs: GraphSet, jobs: int, tell: Tel
         ) from None
 
 
-SIGNALS = {signal.SIGINT, signal.SIGTERM}
-
-
 @contextlib.contextmanager
 def signals_waiting() -> Iterator[None]:
     """Inside, signals wait: here until the end, and in a process that is started here until it is ready for them.
@@ -59,8 +59,11 @@ def signals_waiting() -> Iterator[None]:
     of this process, and would then interrupt this one: so it is only noted meanwhile.
     """
     came: list[int] = []
-    numbers = SIGNALS if threading.current_thread() is threading.main_thread() else ()
-    handlers = {number: signal.signal(number, lambda number, frame: came.append(number)) for number in numbers}
+    handlers = {}
+    if threading.current_thread() is threading.main_thread():  # the only one that Python lets interrupt
+        for number in SIGNALS:
+            if signal.getsignal(number) is not None:  # that of another library could not be put back
+                handlers[number] = signal.signal(number, lambda number, frame: came.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield
