@@ -7,7 +7,7 @@ from cgipool.report.blocks import Block, number
 from cgipool.report.compare import Against, against_baseline
 from cgipool.report.tables import markdown_block
 from cgipool.report.view import Entry, View
-from results_tables import Views, by_the_paper, levels, titled
+from results_tables import Views, by_the_paper, levels, single, titled
 
 
 def gained(views: Views, view: View) -> str:
@@ -20,11 +20,12 @@ def gained(views: Views, view: View) -> str:
 
 
 def ensembles(views: Views) -> str:
-    """What ten members give over one model by the same recipe, on the splits that both have."""
+    """What ten members give over one, on average over them."""
+    view = views["ensembles"]
     return _paired_table(
-        views["ensembles"],
-        lambda method, context: views["strong"].of(method, context),
-        "Ensembles of ten minus single models",
+        view,
+        lambda method, context: single(view.of(method, context)),
+        "Ensembles of ten minus the mean of their members",
     )
 
 

@@ -33,6 +33,9 @@ BEGINNING = 5
 PAPERS = ("table1", "table2", "figure3")
 """The studies of the paper's own tables and figure."""
 
+FIRST = (*PAPERS, "strong")
+"""The studies whose cells others share."""
+
 Views = dict[str, View]
 
 
@@ -57,7 +60,8 @@ def recipes(views: Views, view: View) -> str:
             rows += [["ten together", *together]] if set(together) != {number(None)} else []
     under = "Under it: the mean by recipe paper, then the published one, each with ours minus it in parentheses."
     if any(row[0] == "ten together" for row in rows):
-        under += " Ten together: what an ensemble of ten adds to one model, on the splits that have both."
+        splits = max(len(entry.record.splits) for entry in views["ensembles"].entries if entry.record)
+        under += f" Ten together: an ensemble of ten minus the mean of its members, on the first {splits} splits."
     words = [under if line.startswith("Under it") else line for line in block.words]
     strong = {(places[row], column) for row, column in block.strong}
     return markdown_block(replace(block, words=words, rows=rows, strong=strong))
@@ -72,12 +76,23 @@ def _beside(views: Views, entry: Entry | None) -> str:
 
 
 def _together(views: Views, entry: Entry | None) -> str:
-    """By how many points an ensemble is better, on the splits that it and an entry have."""
-    other = views["ensembles"].of(entry.method, entry.context) if entry and "ensembles" in views else None
-    if entry is None or entry.record is None or other is None or other.record is None:
+    """By how many points an ensemble in an entry's place is better than its members are."""
+    ensemble = views["ensembles"].of(entry.method, entry.context) if entry and "ensembles" in views else None
+    members = single(ensemble)
+    if ensemble is None or ensemble.record is None or members is None or members.record is None:
         return number(None)
-    one, ten = ({row["split"]: row["test"]["accuracy"] for row in e.record.splits} for e in (entry, other) if e.record)
-    return number(100 * float(np.mean([ten[split] - one[split] for split in one.keys() & ten.keys()])), sign=True)
+    return number(float(np.mean(ensemble.record.percent() - members.record.percent())), sign=True)
+
+
+def single(ensemble: Entry | None) -> Entry | None:
+    """An ensemble's entry with what one of its members has on each split, on average over them."""
+    if ensemble is None or ensemble.record is None:
+        return None
+    splits = []
+    for row in ensemble.record.splits:
+        mean = float(np.mean([member["test_accuracy"] for member in row["members"]]))
+        splits.append(row | {"test": {"accuracy": mean}})
+    return replace(ensemble, record=replace(ensemble.record, splits=splits))
 
 
 def by_the_paper(views: Views, method: str, context: str) -> Entry | None:
@@ -113,8 +128,8 @@ def titled(view: View, title: str) -> Block:
 def times(views: Views) -> str:
     """What the studies took, and what the paper's two tables and its figure took together."""
     rows, seen = [], set()
-    ordered = [views[name] for name in PAPERS if name in views]
-    ordered += [view for name, view in views.items() if name not in PAPERS]
+    ordered = [views[name] for name in FIRST if name in views]
+    ordered += [view for name, view in views.items() if name not in FIRST]
     for view in ordered:
         fresh = [e.record for e in view.entries if e.record and e.record.key not in seen]
         seen |= {record.key for record in fresh}

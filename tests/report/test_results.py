@@ -89,20 +89,25 @@ def test_paired_differences_are_of_the_same_splits(tmp_path: Path) -> None:
     assert found == {"TopKPool": f"+{each.mean():.2f} ± {se:.2f} ▲", "CGIPool": "–"}
 
 
-def test_ensembles_are_paired_on_the_splits_that_both_have(tmp_path: Path) -> None:
-    """Five splits against twenty: two points more on each of the five, but three on one; whatever the others are."""
+def test_ensembles_are_paired_with_the_mean_of_their_members(tmp_path: Path) -> None:
+    """Two points above the mean of two members on each of five splits, three on one, whatever single models have."""
     for name, splits in (("strong", 20), ("ensembles", 5)):
         width = {"width": [64]} if splits == 5 else {}
         add_study(tmp_path, name, {"method": ["cgi"], "dataset": ["NCI1"]} | width)
         path = add_cell(tmp_path, {"method": "cgi", "dataset": "NCI1"} | ({"width": 64} if width else {}), 75.0)
         record = json.loads(path.read_text())
         record["splits"] = record["splits"][:splits]
-        for number, row in enumerate(record["splits"]):
-            row["test"]["accuracy"] = (70 + number + (2 + (number == 0)) * (splits == 5)) / 100
+        for number, row in enumerate(record["splits"] if width else []):
+            row["test"]["accuracy"] = (70 + number + 2 + (number == 0)) / 100
+            row["members"] = [{"test_accuracy": (70 + number + spread) / 100} for spread in (-4, 4)]
         write(path, record)
     views = results.read(tmp_path).studies
+    entry = views["ensembles"].of("cgi", "NCI1")
+    assert entry is not None
+    assert entry.record is not None
+    se = np.std([3, 2, 2, 2, 2], ddof=1) * np.sqrt(1 / 5 + entry.record.test_to_train)
     ((_, told),) = rows(paired_tables.ensembles(views))
-    assert told.startswith("+2.20 ± ")
+    assert told.removesuffix(" ▲") == f"+2.20 ± {se:.2f}"
     assert rows(results_tables.recipes(views, views["strong"]))[-1] == ["ten together", "+2.20"]
 
 
