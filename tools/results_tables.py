@@ -46,23 +46,22 @@ def accuracy(views: Views, view: View) -> str:
 
 def recipes(views: Views, view: View) -> str:
     """The same, what recipe `paper` gave, and what ensembles add where they were run."""
-    block, methods = titled(view, "Accuracy"), iter(view.methods)
+    block = titled(view, "Accuracy")
+    starts = [place for place, row in enumerate(block.rows) if row[0] != "published"]
     rows: list[list[str]] = []
-    places = []
-    for row in block.rows:
-        places.append(len(rows))
-        rows.append(row)
-        if row[0] != "published":
-            method = next(methods)
-            entries = [view.of(method, context) for context in view.contexts]
-            rows.append(["recipe paper", *(_beside(views, entry) for entry in entries)])
-            together = [_together(views, entry) for entry in entries]
-            rows += [["ten together", *together]] if set(together) != {number(None)} else []
-    under = "Under it: the mean by recipe paper, then the published one, each with ours minus it in parentheses."
+    places = {}
+    for method, start, end in zip(view.methods, starts, [*starts[1:], None], strict=True):
+        places[start] = len(rows)
+        entries = [view.of(method, context) for context in view.contexts]
+        ours, published = block.rows[start], block.rows[start + 1 : end]
+        rows += [ours, ["recipe paper", *(_beside(views, entry) for entry in entries)], *published]
+        together = [_together(views, entry) for entry in entries]
+        rows += [["ten together", *together]] if set(together) != {number(None)} else []
+    under = ["Under it: the mean by recipe paper, then the published one, each with ours minus it in parentheses."]
     if any(row[0] == "ten together" for row in rows):
         splits = max(len(entry.record.splits) for entry in views["ensembles"].entries if entry.record)
-        under += f" Ten together: an ensemble of ten minus the mean of its members, on the first {splits} splits."
-    words = [under if line.startswith("Under it") else line for line in block.words]
+        under.append(f"Ten together: an ensemble of ten minus the mean of its members, on the first {splits} splits.")
+    words = [word for line in block.words for word in (under if line.startswith("Under it") else [line])]
     strong = {(places[row], column) for row, column in block.strong}
     return markdown_block(replace(block, words=words, rows=rows, strong=strong))
 
