@@ -1,58 +1,17 @@
-"""Operations that read nodes and their neighbours one by one: kernels, shapes, derivatives.
-
-A is symmetric, hence the gradient of `propagate` is `propagate`.
-"""
+"""Operations that read nodes and their neighbours one by one: kernels, shapes, derivatives."""
 
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from cgipool.ops.convolutions import convolution, propagation
 from cgipool.ops.cpu import nodes as cpu
 from cgipool.ops.graph_op import GraphOp
-from cgipool.ops.rows import column_sums, rectify_grad
 from cgipool.ops.shapes import like, sized
 
-
-def _propagate_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
-    _, scale, ctx.self_weight, row_ptr, neighbor = inputs
-    ctx.save_for_backward(scale, row_ptr, neighbor)
-
-
-def _propagate_grad(ctx: Any, grad: Tensor) -> tuple:
-    scale, row_ptr, neighbor = ctx.saved_tensors
-    return propagate(grad, scale, ctx.self_weight, row_ptr, neighbor), None, None, None, None
-
-
-propagate = GraphOp(
-    cpu.propagate,
-    2,
-    lambda x, scale, self_weight, row_ptr, neighbor: like(x),
-    _propagate_grad,
-    _propagate_save,
-    gpu="nodes.propagate",
-)
-
-
-def _convolve_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
-    _, _, scale, ctx.self_weight, row_ptr, neighbor, ctx.rectify = inputs
-    ctx.save_for_backward(scale, row_ptr, neighbor, *([output] if ctx.rectify else []))
-
-
-def _convolve_grad(ctx: Any, grad: Tensor) -> tuple:
-    scale, row_ptr, neighbor, *out = ctx.saved_tensors
-    grad, by_bias = rectify_grad(grad, out[0]) if ctx.rectify else (grad, column_sums(grad))
-    return propagate(grad, scale, ctx.self_weight, row_ptr, neighbor), by_bias, None, None, None, None, None
-
-
-convolve = GraphOp(
-    cpu.convolve,
-    2,
-    lambda x, bias, scale, self_weight, row_ptr, neighbor, rectify: like(x),
-    _convolve_grad,
-    _convolve_save,
-    gpu="nodes.convolve",
-)
+propagate = propagation(cpu.propagate, "nodes.propagate")
+convolve = convolution(cpu.convolve, "nodes.convolve", propagate)
 degree = GraphOp(cpu.degree, 1, lambda alive, row_ptr, neighbor: like(alive), gpu="nodes.degree")
 
 
