@@ -7,7 +7,7 @@ from cgipool.report.blocks import Block, number
 from cgipool.report.compare import Against, against_baseline
 from cgipool.report.tables import markdown_block
 from cgipool.report.view import Entry, View
-from results_tables import Views, by_the_paper, levels, single, titled
+from results_tables import Views, by_the_paper, levels, titled
 
 
 def gained(views: Views, view: View) -> str:
@@ -22,11 +22,8 @@ def gained(views: Views, view: View) -> str:
 def ensembles(views: Views) -> str:
     """What ten members give over one, on average over them."""
     view = views["ensembles"]
-    return _paired_table(
-        view,
-        lambda method, context: single(view.of(method, context)),
-        "Ensembles of ten minus the mean of their members",
-    )
+    found = {f"{e.method} {e.context}": e.members for e in view.entries if e.members}
+    return _matrix(view, found, "Ensembles of ten minus the mean of their members")
 
 
 def controls(views: Views) -> str:
@@ -66,7 +63,13 @@ def sweep(views: Views, view: View) -> str:
 
 def _paired_table(view: View, other: Callable[[str, str], Entry | None], what: str) -> str:
     """The cells of a study, each minus another of the same splits."""
-    found = _paired({f"{e.method} {e.context}": (e, other(e.method, e.context)) for e in view.entries})
+    return _matrix(
+        view, _paired({f"{e.method} {e.context}": (e, other(e.method, e.context)) for e in view.entries}), what
+    )
+
+
+def _matrix(view: View, found: dict[str, Against], what: str) -> str:
+    """Differences by method and context."""
     rows = [
         [view.title(method), *(_signed(found.get(f"{method} {context}")) for context in view.contexts)]
         for method in view.methods

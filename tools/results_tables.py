@@ -77,21 +77,7 @@ def _beside(views: Views, entry: Entry | None) -> str:
 def _together(views: Views, entry: Entry | None) -> str:
     """By how many points an ensemble in an entry's place is better than its members are."""
     ensemble = views["ensembles"].of(entry.method, entry.context) if entry and "ensembles" in views else None
-    members = single(ensemble)
-    if ensemble is None or ensemble.record is None or members is None or members.record is None:
-        return number(None)
-    return number(float(np.mean(ensemble.record.percent() - members.record.percent())), sign=True)
-
-
-def single(ensemble: Entry | None) -> Entry | None:
-    """An ensemble's entry with what one of its members has on each split, on average over them."""
-    if ensemble is None or ensemble.record is None:
-        return None
-    splits = []
-    for row in ensemble.record.splits:
-        mean = float(np.mean([member["test_accuracy"] for member in row["members"]]))
-        splits.append(row | {"test": {"accuracy": mean}})
-    return replace(ensemble, record=replace(ensemble.record, splits=splits))
+    return number(None if ensemble is None or not ensemble.members else -ensemble.members.paired.difference, sign=True)
 
 
 def by_the_paper(views: Views, method: str, context: str) -> Entry | None:

@@ -74,6 +74,21 @@ def test_each_table_has_its_words_and_numbers(written: Path):
     assert (spread, floor) == (1.1, pytest.approx(np.sqrt(76 * 24 / 110), abs=0.005))
 
 
+def test_ensembles_stand_beside_their_members(small: Path):
+    """Of two cells one is an ensemble: two points above its members on the first split and three on the others."""
+    path = next(path for path in (small / "cells").iterdir() if json.loads(path.read_text())["cell"]["method"] == "cgi")
+    assert "Ensembles against" not in markdown(only_view(small))
+    record = json.loads(path.read_text())
+    for number, row in enumerate(record["splits"]):
+        middle = row["test"]["accuracy"] - (0.02 if number == 0 else 0.03)
+        row["members"] = [{"test_accuracy": middle - 0.05}, {"test_accuracy": middle + 0.05}]
+    write(path, record)
+    (found,) = rows_of(markdown(only_view(small)), "Ensembles against their members")[2:]
+    # 8/3 ± 4.303 · √((1/3) (1/3 + 110/880)): t = 8/3 / 0.391 = 6.82 with 2 degrees of freedom.
+    assert found[:8] == ["CGIPool", "NCI1", "82.00", "79.33", "+2.67", "0.98 to 4.35", "3", "0.021"]
+    assert found[8:] == ["0.021", "▲"]
+
+
 def test_markdown_shows_markup_as_text(small: Path):
     text = markdown(only_view(small))
     assert text.startswith("# A &amp; B\\_1 \\| 100 % &lt;b>bold&lt;/b> $x$\n\nTwo lines of it\n")

@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from cgipool.report.compare import LEVEL
+from cgipool.report.compare import LEVEL, Against
 from cgipool.report.view import DONE, FAILED, Entry, View
 from cgipool.words import counted
 
 NOTHING = "–"
 """Stands where there is no number."""
+
+CORRECTED = "p is of the corrected resampled t-test (Nadeau and Bengio 2003), as random splits share training graphs."
 
 
 @dataclass
@@ -99,6 +101,7 @@ def _published(entry: Entry | None) -> str:
 
 def _statistics(view: View) -> Iterator[Block]:
     yield _paired(view)
+    yield _ensembles(view)
     yield _ranks(view)
     yield _improvement(view)
     yield _gaps(view)
@@ -111,22 +114,48 @@ def _paired(view: View) -> Block:
             entry.context,
             number(entry.against.paired.difference, sign=True),
             interval(entry.against.paired.low, entry.against.paired.high),
-            str(entry.against.paired.n),
-            probability(entry.against.paired.p),
-            probability(entry.against.adjusted),
-            entry.against.mark,
+            *_tested(entry.against),
         ]
         for entry in _in_order(view)
         if entry.against
     ]
     words = [
         f"{view.baseline} minus each method on the same splits, in percentage points, with its 95 % interval.",
-        "p is of the corrected resampled t-test (Nadeau and Bengio 2003), as random splits share training graphs.",
+        CORRECTED,
         f"Holm: p adjusted for the {counted(len(rows), 'comparison')} of this study. ▲ the method is better, "
         "▼ it is worse.",
     ]
     head = ["method", "on", "difference", "95 % interval", "splits", "p", "p, Holm", "mark"]
     return Block(f"{view.baseline} against the others", words, head, rows, left=2)
+
+
+def _ensembles(view: View) -> Block:
+    rows = [
+        [
+            view.title(entry.method),
+            entry.context,
+            number(entry.summary.mean),
+            number(entry.summary.mean + entry.members.paired.difference),
+            number(-entry.members.paired.difference, sign=True),
+            interval(-entry.members.paired.high, -entry.members.paired.low),
+            *_tested(entry.members),
+        ]
+        for entry in _in_order(view)
+        if entry.summary and entry.members
+    ]
+    words = [
+        "Ensembles and their members on average; the difference in percentage points, with its 95 % interval.",
+        CORRECTED,
+        f"Holm: p adjusted for the {counted(len(rows), 'comparison')} of this table. ▲ the ensemble is better, "
+        "▼ it is worse.",
+    ]
+    head = ["method", "on", "ensemble", "members", "difference", "95 % interval", "splits", "p", "p, Holm", "mark"]
+    return Block("Ensembles against their members", words, head, rows, left=2)
+
+
+def _tested(one: Against) -> list[str]:
+    """Splits, p, adjusted p and mark of a comparison."""
+    return [str(one.paired.n), probability(one.paired.p), probability(one.adjusted), one.mark]
 
 
 def _ranks(view: View) -> Block:

@@ -26,11 +26,11 @@ Records = Mapping[tuple[str, str], Record]
 
 @dataclass(frozen=True)
 class Against:
-    """The baseline minus a method, split by split."""
+    """The baseline minus a method, split by split; or the members of an ensemble minus the ensemble."""
 
     paired: Paired
     adjusted: float
-    """p after Holm's adjustment over all comparisons of the study."""
+    """p after Holm's adjustment over all such comparisons of the study."""
 
     @property
     def significant(self) -> bool:
@@ -51,9 +51,24 @@ def against_baseline(records: Records, baseline: str | None) -> dict[tuple[str, 
     for (method, context), record in records.items():
         base = records.get((baseline, context)) if baseline is not None else None
         if method != baseline and base is not None and _same_splits(base, record):
-            one = paired(_points(base), _points(record), test_to_train=base.test_to_train)
+            one = paired(_points(base.accuracies()), _points(record.accuracies()), test_to_train=base.test_to_train)
             if one is not None:
                 found[method, context] = one
+    return _adjusted(found)
+
+
+def against_members(records: Records) -> dict[tuple[str, str], Against]:
+    """The mean of an ensemble's members against the ensemble, in each place that has one."""
+    found = {}
+    for place, record in records.items():
+        members, together = _points(record.members()), _points(record.accuracies())
+        one = paired(members, together, test_to_train=record.test_to_train)
+        if one is not None:
+            found[place] = one
+    return _adjusted(found)
+
+
+def _adjusted(found: dict[tuple[str, str], Paired]) -> dict[tuple[str, str], Against]:
     adjusted = holm([one.p for one in found.values()])
     return {place: Against(one, p) for (place, one), p in zip(found.items(), adjusted, strict=True)}
 
@@ -95,5 +110,5 @@ def _same_splits(one: Record, other: Record) -> bool:
     return parts[0] == parts[1] and (drawn[0] == drawn[1] or not same_numbers or None in drawn)
 
 
-def _points(record: Record) -> dict[int, float]:
-    return {split: 100.0 * value for split, value in record.accuracies().items()}
+def _points(shares: Mapping[int, float]) -> dict[int, float]:
+    return {split: 100.0 * share for split, share in shares.items()}

@@ -2,7 +2,7 @@
 
 from dataclasses import astuple, dataclass, field
 
-from cgipool.report.compare import Against, against_baseline, improvements, mean_ranks, ranks_among
+from cgipool.report.compare import Against, against_baseline, against_members, improvements, mean_ranks, ranks_among
 from cgipool.report.layout import Layout, Row, layout_of
 from cgipool.study.records import Book, Record, StudyRecord, Wanted, key_of
 from cgipool.study.statistics import Gap, Improvement, Ranks, Summary, gap, summary
@@ -28,6 +28,8 @@ class Entry:
     """Among the methods of the context, 1 is best; ties share the mean of their places."""
     best: bool = False
     against: Against | None = None
+    members: Against | None = None
+    """Of an ensemble: its members on average, minus the ensemble."""
 
     @property
     def status(self) -> str:
@@ -100,8 +102,10 @@ def view_of(study: StudyRecord, book: Book) -> View:
         _rank([entry for entry in view.entries if entry.context == context])
     records = {(entry.method, entry.context): entry.record for entry in view.entries if entry.record}
     found = against_baseline(records, study.baseline)
+    together = against_members(records)
     for entry in view.entries:
         entry.against = found.get((entry.method, entry.context))
+        entry.members = together.get((entry.method, entry.context))
     # Where anything but the data set varies, a data set returns, so that contexts are no independent samples.
     if study.curves is None and view.layout.around == ["dataset"] and len(study.axes["dataset"]) > 1:
         view.ranks = mean_ranks(records, view.methods)

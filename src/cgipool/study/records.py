@@ -51,13 +51,19 @@ class Record:
     splits: list[dict[str, Any]]
     """Per split: split, epochs, best_epoch, val_loss and val_accuracy (at the best epoch), test (metrics by name,
     shares), graphs (train, val, test), parameters, seconds, curve (epoch, train_loss, val_loss, val_accuracy),
-    diagnostics (at the best epoch)."""
+    diagnostics (at the best epoch); of an ensemble also members, each with test_accuracy, epochs, best_epoch and
+    val_loss."""
     provenance: dict[str, Any]
     """command, versions, commit, device, precision, started, finished, seconds, data and splits (hashes)."""
 
     def accuracies(self) -> dict[int, float]:
         """One test accuracy per split, a share, by the split's number."""
         return {row["split"]: float(row["test"]["accuracy"]) for row in self.splits}
+
+    def members(self) -> dict[int, float]:
+        """Of an ensemble, the mean test accuracy of its members on each split; nothing of other cells."""
+        rows = [row for row in self.splits if row.get("members")]
+        return {row["split"]: float(np.mean([member["test_accuracy"] for member in row["members"]])) for row in rows}
 
     def percent(self) -> NDArray[np.float64]:
         """[splits] test accuracies in percent, by number of split."""
@@ -196,6 +202,8 @@ def _record(value: Any) -> Record:
         float(row["test"]["accuracy"])
         _parts(row, split=int)
         _parts(row["graphs"], train=int, test=int)
+        for member in row.get("members", []):
+            float(member["test_accuracy"])
     return record
 
 
