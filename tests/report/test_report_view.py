@@ -231,6 +231,7 @@ def test_a_file_that_is_no_study_is_told_and_left_out(tmp_path: Path, change: di
         {"splits": {}}, {"splits": [3]},
         {"splits": [{"split": [1], "test": {"accuracy": 1}, "graphs": {"train": 8, "test": 1}}]},
         {"splits": [{"split": 1, "test": {"accuracy": 1}, "graphs": {"train": "8", "test": 1}}]},
+        {"splits": [{"split": 1, "test": {"accuracy": 1}, "graphs": {"train": 8, "test": 1}, "members": [{}]}]},
     ],
 )  # fmt: skip
 def test_a_file_that_is_no_cell_is_told_and_left_out(tmp_path: Path, change: dict):
