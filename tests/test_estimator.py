@@ -7,11 +7,13 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from safetensors.torch import save_file
 from sklearn.base import clone, is_classifier
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline
@@ -104,6 +106,40 @@ def test_a_graphset_brings_its_classes(graphs: GraphSet) -> None:
     model = classifier().fit(graphs)
     assert list(model.classes_) == sorted(graphs.class_names)
     assert set(model.predict(graphs)) <= set(graphs.class_names)
+
+
+def test_labels_of_another_kind_are_no_score_of_zero(graphs: GraphSet, tmp_path: Path) -> None:
+    """A GraphSet names its classes by texts and holds codes: the one can never equal the other."""
+    named = replace(graphs, class_names=("1", "2", "3", "4"))
+    model = classifier().fit(named)
+    share = model.score(named, model.classes_[named.y])
+    assert model.score(named) == share
+    with pytest.raises(UserError, match=r"of another kind \(0, .*than those of training \('1', '2', '3', …"):
+        model.score(named, np.sort(named.y))
+    model.save(tmp_path / "model.safetensors")
+    loaded = GraphClassifier.load(tmp_path / "model.safetensors")
+    assert loaded.score(named) == share
+    shown = "Recipe('paper', width=8, batch_size=32, epochs=3)"
+    assert repr(loaded) == f"GraphClassifier(method='topk', recipe={shown})"
+    with pytest.raises(UserError, match="score needs y"):
+        model.score(named.to_networkx())
+    with pytest.raises(UserError, match="labels of several kinds"):
+        classifier().fit(graphs, ["a", *graphs.y[1:]])
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"ensemble": 2.7}, "ensemble must be a whole number, not 2.7"),
+        ({"ensemble": "a"}, "ensemble must be a whole number, not 'a'"),
+        ({"validation": "x"}, "held back must be a number between 0 and 1, not 'x'"),
+        ({"recipe": None}, "recipe must be a name or a Recipe, not None"),
+        ({"method": None}, "method must be a name, not None"),
+    ],
+)
+def test_parameters_of_a_wrong_kind(graphs: GraphSet, y: np.ndarray, given: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        GraphClassifier(**{"width": 8, "epochs": 1} | given).fit(graphs, y)
 
 
 def test_scikit_learn_takes_it(graphs: GraphSet, y: np.ndarray) -> None:
@@ -247,8 +283,9 @@ def test_models_of_other_versions(graphs: GraphSet, tmp_path: Path) -> None:
 
 
 def test_wrong_inputs(graphs: GraphSet) -> None:
-    with pytest.raises(UserError, match="not trained yet"):
+    with pytest.raises(UserError, match="not trained yet") as raised:
         classifier().predict(graphs)
+    assert isinstance(raised.value, NotFittedError)
     with pytest.raises(UserError, match="y must hold 125 labels, one for each graph"):
         classifier().fit(graphs, [0, 1])
     with pytest.raises(UserError, match="no classes"):

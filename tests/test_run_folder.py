@@ -74,6 +74,15 @@ def test_the_folder_holds_all_of_a_run(graphs: GraphSet, tmp_path: Path) -> None
     assert [len(row[name]) for name in ("mi", "discriminator_accuracy", "overlap")] == [3, 3, 3]
 
 
+def test_arguments_of_a_wrong_kind(graphs: GraphSet) -> None:
+    with pytest.raises(UserError, match=r"a GraphSet, a name or a path, not list; GraphSet\.from_pyg"):
+        run.train(graphs.to_networkx()[:3])  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"a whole number or a list of Split, not \[0, 3\]"):
+        run.train(graphs, splits=[0, 3], epochs=1)  # type: ignore[list-item]
+    with pytest.raises(UserError, match=r"unknown metric 'f1'.* known: accuracy, balanced_accuracy"):
+        run.train(graphs, method="majority").summary("f1")
+
+
 def test_same_seed_same_bits(graphs: GraphSet, tmp_path: Path) -> None:
     for name in "ab":
         run.train(graphs, out=tmp_path / name, **TINY)

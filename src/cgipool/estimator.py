@@ -1,6 +1,7 @@
 """`GraphClassifier`: pooling networks behind scikit-learn's interface. scikit-learn itself is not needed."""
 
 import inspect
+import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -126,7 +127,7 @@ class GraphClassifier:
             graphs,
             method=self.method,
             recipe=self.recipe,
-            ensemble=int(self.ensemble),
+            ensemble=self.ensemble,
             validation=self.validation,
             seed=_seed(self.random_state),
             device=self.device,
@@ -146,10 +147,16 @@ class GraphClassifier:
         best = self.predict_proba(X).argmax(1)
         return self.classes_[best]
 
-    def score(self, X: Any, y: Any) -> float:
-        """The share of graphs whose label is predicted."""
+    def score(self, X: Any, y: Any = None) -> float:
+        """The share of graphs whose label is predicted; without y the labels are the classes of a GraphSet."""
+        if y is None and not isinstance(X, GraphSet):
+            raise UserError("score needs y, one label for each graph")
         found = self.predict(X)
-        return float(np.mean(found == labels_of(y, len(found))))
+        y = labels_of([X.class_names[c] for c in X.y] if y is None else y, len(found))
+        if _text(y) != _text(self.classes_):
+            kinds = [", ".join(map(repr, some[:3].tolist())) for some in (y, self.classes_)]
+            raise UserError(f"y has labels of another kind ({kinds[0]}, …) than those of training ({kinds[1]}, …)")
+        return float(np.mean(found == y))
 
     def transform(self, X: Any) -> NDArray[np.float32]:
         """[G, …] the embedding of each graph: the vector that the network's head reads."""
@@ -187,7 +194,7 @@ class GraphClassifier:
 
     def __repr__(self) -> str:
         usual = inspect.signature(type(self)).parameters
-        changed = [f"{n}={v!r}" for n, v in self.get_params().items() if v != usual[n].default]
+        changed = [f"{n}={_shown(v)}" for n, v in self.get_params().items() if v != usual[n].default]
         return f"GraphClassifier({', '.join(changed)})"
 
     def __sklearn_tags__(self) -> Any:
@@ -211,7 +218,7 @@ class GraphClassifier:
     @property
     def _fitted(self) -> FittedModel:
         if not hasattr(self, "model_"):
-            raise UserError("this GraphClassifier is not trained yet: call fit first")
+            raise _not_fitted("this GraphClassifier is not trained yet: call fit first")
         return self.model_
 
     def _read(self, X: Any) -> GraphSet:
@@ -220,6 +227,24 @@ class GraphClassifier:
 
 
 PARAMETERS = tuple(inspect.signature(GraphClassifier).parameters)
+
+
+def _not_fitted(message: str) -> UserError:
+    """The error before `fit`; also scikit-learn's own where that is in use."""
+    known = sys.modules.get("sklearn.exceptions")
+    return UserError(message) if known is None else type("NotFitted", (UserError, known.NotFittedError), {})(message)
+
+
+def _shown(value: Any) -> str:
+    """A parameter as `repr` shows it; of a recipe its name and what differs from the one of that name."""
+    if not isinstance(value, Recipe):
+        return repr(value)
+    return f"Recipe({', '.join([repr(value.name), *(f'{n}={v!r}' for n, v in value.settings().items())])})"
+
+
+def _text(labels: NDArray[Any]) -> bool:
+    """Whether labels are texts, which equal no number."""
+    return all(isinstance(label, str) for label in labels.tolist())
 
 
 def _seed(state: Any) -> int:

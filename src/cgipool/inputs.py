@@ -81,6 +81,8 @@ def _classless_networkx(graph: Any) -> Any:
 
 def labels_of(y: Any, count: int) -> np.ndarray:
     """Labels [G] as an array; an error unless there are as many as graphs."""
+    if isinstance(y, list | tuple) and len({isinstance(label, str) for label in y}) > 1:
+        raise UserError("y has labels of several kinds, texts and others")
     labels = np.asarray(y)
     if labels.shape != (count,):
         raise UserError(f"y must hold {counted(count, 'label')}, one for each graph; its shape is {labels.shape}")

@@ -34,6 +34,11 @@ def load_dataset(
     leaves the arrays on disk, which needs the cache or a saved set; large arrays (`store.LARGE`) are left there anyhow.
     `progress` is told about a download.
     """
+    if not isinstance(name_or_path, str | os.PathLike):
+        kind = type(name_or_path).__name__
+        raise UserError(
+            f"a data set is a GraphSet, a name or a path, not {kind}; GraphSet.from_pyg and from_networkx make one"
+        )
     path = Path(name_or_path)
     if not _holds_data(path):
         name = _known_name(str(name_or_path))

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +68,8 @@ def random_splits(graphs: GraphSet, *, seed: int, indices: Iterable[int], kind: 
 def holdout(graphs: GraphSet, share: float, seed: int) -> tuple[Ids, Ids]:
     """Training graphs, and a share of each class held back, at least one graph: for a model that is to be used. No
     class is held back as a whole: a graph of the most frequent one takes its place."""
-    if not 0.0 < share < 1.0:
-        raise UserError(f"the share held back must lie between 0 and 1, not {share}")
+    if not isinstance(share, Real) or not 0.0 < share < 1.0:
+        raise UserError(f"the share held back must be a number between 0 and 1, not {share!r}")
     n = graphs.n_graphs
     held = min(max(1, round(share * n)), n - 1)
     generator = generator_of(seed, 0)
@@ -143,6 +144,8 @@ def check_splits(splits: Sequence[Split], n_graphs: int) -> None:
     """An error unless there are splits of different numbers, with graphs of the set, and some, on each side."""
     if not splits:
         raise UserError("there are no splits")
+    if not all(isinstance(split, Split) for split in splits):
+        raise UserError(f"splits must be a whole number or a list of Split, not {splits!r}")
     if len({split.index for split in splits}) < len(splits):
         raise UserError("two of the splits bear the same number, and each needs a folder of its own")
     for split in splits:

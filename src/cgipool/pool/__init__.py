@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from cgipool.errors import unknown
+from cgipool.errors import UserError, unknown
 from cgipool.pool.asap import ASAP
 from cgipool.pool.base import Pooled, Sizes
 from cgipool.pool.cgi import CGIPool, ReleasedCGIPool
@@ -162,6 +162,8 @@ METHODS: dict[str, Method] = {
 
 def method_named(name: str) -> Method:
     """The method of that name, or, for "package.module:Class", a pool of the user's own."""
+    if not isinstance(name, str):
+        raise UserError(f"method must be a name, not {name!r}")
     if is_own(name):
         return own_method(name)
     if name not in METHODS:

@@ -301,6 +301,8 @@ def recipe_named(recipe: str | Recipe, family: str = "molecules") -> Recipe:
     """The recipe of that name; a recipe is itself. "strong" is that of a family of data sets."""
     if isinstance(recipe, Recipe):
         return recipe
+    if not isinstance(recipe, str):
+        raise UserError(f"recipe must be a name or a Recipe, not {recipe!r}")
     if recipe == "strong":
         return STRONG.get(family, STRONG["molecules"])
     if recipe not in RECIPES:

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from cgipool.errors import unknown
+
 
 @dataclass(frozen=True)
 class Result:
@@ -33,6 +35,8 @@ class Result:
 
     def column(self, metric: str) -> list[Any]:
         """One value of a test metric per split: accuracy, balanced_accuracy, mcc, roc_auc or pr_auc."""
+        if metric not in self.rows[0]["test"]:
+            raise unknown("metric", metric, self.rows[0]["test"])
         return [row["test"][metric] for row in self.rows]
 
     @property
