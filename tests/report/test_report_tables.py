@@ -56,6 +56,17 @@ def test_the_accuracy_table_by_hand(small: Path):
     assert table[5] == ["published", "81.50 (+0.50)", "–", "–"]
 
 
+def test_a_report_says_how_its_cells_were_trained(small: Path):
+    assert "2 of 6 cells are there; 1 failed, 3 missing. Recipe paper; 3 random splits." in markdown(only_view(small))
+    path = next((small / "cells").iterdir())
+    record = json.loads(path.read_text())
+    record["cell"] |= {"ensemble": 10, "recipe": record["cell"]["recipe"] | {"name": "strong-social"}}
+    write(path, record)
+    text = markdown(only_view(small))
+    assert "strong-social" in text
+    assert "; 3 random splits; ensembles of 10." in text
+
+
 def test_each_table_has_its_words_and_numbers(written: Path):
     text = (written / "table1.md").read_text()
     against = rows_of(text, "CGIPool against the others")
@@ -128,14 +139,15 @@ def test_latex_escapes_what_it_would_run(small: Path):
 def test_csv_has_every_split_of_every_cell(store: Path, written: Path):
     rows = list(csv.DictReader(io.StringIO((written / "figure3.csv").read_text())))
     assert len(rows) == 32 * 20
-    names = "study method dataset ratio split accuracy balanced_accuracy mcc roc_auc pr_auc val_loss epochs best_epoch"
-    assert list(rows[0]) == [*names.split(), "seconds", "key"]
+    names = "study method dataset ratio recipe ensemble split accuracy balanced_accuracy mcc roc_auc pr_auc"
+    assert list(rows[0]) == [*names.split(), "val_loss", "epochs", "best_epoch", "seconds", "key"]
     records = read_book(store).records
     for row in rows:
         record = records[row["key"]]
         split = record.splits[int(row["split"])]
         assert (row["method"], row["dataset"]) == (record.cell["method"], record.cell["dataset"])
         assert float(row["ratio"]) == record.cell["recipe"]["ratio"]
+        assert (row["recipe"], row["ensemble"]) == ("paper", "1")
         assert float(row["accuracy"]) == split["test"]["accuracy"]
         assert (int(row["epochs"]), float(row["val_loss"]), row["pr_auc"]) == (split["epochs"], split["val_loss"], "")
 

@@ -10,7 +10,7 @@ from typing import Any
 from cgipool.report.blocks import Block, blocks_of
 from cgipool.report.compare import LEVEL
 from cgipool.report.courses import CURVES, course, diagnostics, thinned
-from cgipool.report.tables import counts
+from cgipool.report.tables import counts, trained
 from cgipool.report.view import Entry, View
 from cgipool.study.records import Record
 
@@ -71,6 +71,7 @@ def _study(view: View, figures: dict[str, str]) -> dict[str, Any]:
         "about": study.about,
         "source": study.source,
         "counts": counts(view),
+        "trained": trained(view),
         "baseline": view.baseline,
         "level": LEVEL,
         "heading": " · ".join(view.layout.beside),

@@ -48,10 +48,23 @@ def counts(view: View) -> str:
     return f"{said}; {', '.join(parts)}" if parts else said
 
 
+def trained(view: View) -> str:
+    """How the finished cells were trained, in words."""
+    records = [entry.record for entry in view.entries if entry.record]
+    recipes = dict.fromkeys(record.recipe for record in records if record.recipe)
+    kinds = dict.fromkeys((len(record.splits), str(record.cell.get("split_kind", ""))) for record in records)
+    sizes = [size for size in dict.fromkeys(record.cell.get("ensemble", 1) for record in records) if size != 1]
+    parts = [f"Recipe {', '.join(recipes)}"] if recipes else []
+    parts += [" and ".join(counted(count, f"{kind} split".strip()) for count, kind in kinds)] if kinds else []
+    parts += [f"ensembles of {', '.join(map(str, sizes))}"] if sizes else []
+    return "; ".join(parts)
+
+
 def markdown(view: View, problems: Sequence[str] = ()) -> str:
     """A page of tables; what is wrong with the store comes last."""
     study = view.study
-    parts = [f"# {_md(study.title)}", _md(study.about), f"{counts(view)}."]
+    about = [f"{said}." for said in (counts(view), trained(view)) if said]
+    parts = [f"# {_md(study.title)}", _md(study.about), _md(" ".join(about))]
     for block in blocks_of(view):
         parts += [f"## {_md(block.title)}", markdown_block(block)]
     failed = [e for e in view.entries if e.status == FAILED]
@@ -82,9 +95,11 @@ def tidy(view: View) -> str:
     axes = list(dict.fromkeys(["method", "dataset", *view.study.axes]))
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["study", *axes, "split", *metrics, *COUNTED, "key"])
+    named = [name for name in ("recipe", "ensemble") if name not in axes]
+    writer.writerow(["study", *axes, *named, "split", *metrics, *COUNTED, "key"])
     for entry, record in done:
         place = [entry.wanted.at.get(axis, record.cell.get(axis)) for axis in axes]
+        place += [record.recipe if name == "recipe" else record.cell.get(name) for name in named]
         for row in record.splits:
             numbers = [row["test"].get(name) for name in metrics] + [row.get(name) for name in COUNTED]
             writer.writerow([view.study.name, *place, row["split"], *numbers, record.key])

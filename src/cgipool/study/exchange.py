@@ -164,8 +164,9 @@ def _pack(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
 
 
 def rows(store: Path) -> Iterator[dict[str, Any]]:
-    """A row per study, finished cell and split: the place on all axes, what is published (in percent), the metrics on
-    the test graphs (as shares), costs and versions. What is not known is None; a cell of no study has a blank one.
+    """A row per study, finished cell and split: the place on all axes, recipe and ensemble, what is published (in
+    percent), the metrics on the test graphs (as shares), costs and versions. What is not known is None; a cell of no
+    study has a blank one.
     """
     book = read_book(store)
     axes = dict.fromkeys(["method", "dataset", *(axis for study in book.studies for axis in study.axes)])
@@ -175,6 +176,7 @@ def rows(store: Path) -> Iterator[dict[str, Any]]:
         record = book.records[wanted.key]
         place = {name: record.cell.get(name) for name in ("method", "dataset")} | wanted.at
         head = {"study": study, "key": wanted.key} | {column: place.get(axis) for axis, column in columns.items()}
+        head |= {"recipe": record.recipe, "ensemble": record.cell.get("ensemble")} | head
         head |= dict(zip(("published", "published_pm"), wanted.published or (None, None), strict=True))
         tail = {"device": record.provenance.get("device")}
         tail |= {name: record.provenance.get("versions", {}).get(name) for name in ("cgipool", "torch")}

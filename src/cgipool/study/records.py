@@ -56,6 +56,12 @@ class Record:
     provenance: dict[str, Any]
     """command, versions, commit, device, precision, started, finished, seconds, data and splits (hashes)."""
 
+    @property
+    def recipe(self) -> str:
+        """The name of the recipe that its settings came from."""
+        recipe = self.cell.get("recipe")
+        return str(recipe.get("name", "")) if isinstance(recipe, dict) else ""
+
     def accuracies(self) -> dict[int, float]:
         """One test accuracy per split, a share, by the split's number."""
         return {row["split"]: float(row["test"]["accuracy"]) for row in self.splits}

@@ -49,7 +49,7 @@ function studyParts(study) {
   return [
     make("h1", {}, study.title),
     make("p", { class: "about" }, study.about),
-    make("p", { class: "words" }, `${study.counts}.`, study.source && isPublished(study) ? ` Published numbers: ${study.source}.` : ""),
+    make("p", { class: "words" }, `${study.counts}.`, study.trained && ` ${study.trained}.`, study.source && isPublished(study) ? ` Published numbers: ${study.source}.` : ""),
     make("div", { class: "controls" }, viewSwitch(study, state, redraw), methodFilter(study, state, redraw)),
     words,
     table.element,
