@@ -90,6 +90,15 @@ def test_training_has_a_line_per_method(store: Path):
     assert [len(panel.get_lines()) for panel in figure.axes] == [8, 8, 8, 8, 8, 7, 7]
 
 
+def test_a_panel_without_cells_has_no_scale(tmp_path: Path):
+    add_study(tmp_path, "small", {"method": ["topk", "cgi"], "dataset": ["NCI1", "COLLAB"]})
+    add_cell(tmp_path, {"method": "cgi", "dataset": "NCI1"}, 75.0)
+    for draw in (draw_splits, draw_training):
+        full, empty = drawn(draw(view(tmp_path, "small"))).axes
+        assert len(full.get_xticks()) > 1
+        assert len(empty.get_xticks()) == 0
+
+
 def test_the_rank_diagram_joins_what_is_not_told_apart(store: Path):
     shown = view(store, "table1")
     assert shown.ranks is not None

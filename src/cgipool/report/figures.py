@@ -65,6 +65,8 @@ def draw_splits(view: View) -> Figure | None:
         panel.set_yticks(range(len(methods)), [short(view.title(method)) for method in methods])
         panel.set_ylim(len(methods) - 0.4, -0.6)
         panel.grid(axis="x")
+        if not panel.get_lines():
+            panel.set_xticks([])
     note = "accuracy in percent · dot: a split · bar: mean and its 95 % bootstrap interval"
     if any(entry.wanted.published for entry in view.entries):
         note += " · diamond: published"
@@ -106,6 +108,9 @@ def draw_training(view: View) -> Figure | None:
         panel.set_title(short(context))
         panel.locator_params(axis="x", integer=True)
         panel.grid(axis="y")
+        if not panel.get_lines():
+            panel.set_xticks([])
+            panel.set_yticks([])
     if not handles:
         return None
     note = "validation loss by epoch: mean and 10 to 90 % of splits, while at least half of them train"
