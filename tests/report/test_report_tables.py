@@ -155,5 +155,5 @@ def test_csv_has_every_split_of_every_cell(store: Path, written: Path):
 def test_csv_of_a_study_without_results_is_its_heading(tmp_path: Path):
     add_study(tmp_path, "empty", {"method": list(METHODS), "dataset": ["NCI1"]})
     assert tidy(only_view(tmp_path)).splitlines() == [
-        "study,method,dataset,split,val_loss,epochs,best_epoch,seconds,key"
+        "study,method,dataset,recipe,ensemble,split,val_loss,epochs,best_epoch,seconds,key"
     ]

@@ -18,7 +18,11 @@ from cgipool.study.records import FORMAT, key_of, read_book
 
 def cell_of(method: str, dataset: str = "NCI1", **settings: Any) -> dict[str, Any]:
     seeds = {"seed": 0, "splits": 2, "first": 0, "split_kind": "random", "ensemble": 1}
-    return {"method": method, "dataset": dataset, "recipe": {"ratio": 0.8, "epochs": 100} | settings} | seeds
+    return {
+        "method": method,
+        "dataset": dataset,
+        "recipe": {"name": "paper", "ratio": 0.8, "epochs": 100} | settings,
+    } | seeds
 
 
 def write(path: Path, value: Any) -> Path:
@@ -328,6 +332,8 @@ def test_there_is_a_row_per_study_cell_and_split(varied: Path):
     ]
     rest = {name: value for name, value in table[1].items() if name not in names}
     assert rest == {
+        "recipe": "paper",
+        "ensemble": 1,
         "published_pm": None,
         "pr_auc": None,
         "val_loss": 0.5,
@@ -349,7 +355,8 @@ def test_the_csv_has_the_same_rows(varied: Path, tmp_path: Path):
     with (tmp_path / "table.csv").open(encoding="utf-8", newline="") as file:
         read = list(csv.DictReader(file))
     assert read == [{name: "" if value is None else str(value) for name, value in row.items()} for row in rows(varied)]
-    assert list(read[0])[:7] == ["study", "key", "method", "dataset", "axis_epochs", "published", "published_pm"]
+    named = ["recipe", "ensemble", "published", "published_pm"]
+    assert list(read[0])[:9] == ["study", "key", "method", "dataset", "axis_epochs", *named]
 
 
 def test_the_commit_of_an_archive(tmp_path: Path) -> None:
