@@ -20,6 +20,7 @@ from cgipool.cli.report import report
 from cgipool.cli.search import search
 from cgipool.cli.study import app as study
 from cgipool.cli.train import train
+from cgipool.cli.waiting import sleep_soon
 from cgipool.version import __version__
 
 app = typer.Typer(
@@ -73,6 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a command line (by default the process's own); the exit code. An error is one line on stderr."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # a character that it does not have must not cost the result
         sys.stdout.reconfigure(errors="backslashreplace")
+    sleep_soon()
     with sigterm_as_ctrl_c() as terminated:
         line, code = _run(arguments)
     if line is not None:
