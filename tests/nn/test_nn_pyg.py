@@ -35,6 +35,16 @@ def test_shapes(name: str) -> None:
     assert out.aux_loss.shape == ()
 
 
+@pytest.mark.parametrize("name", LAYERS)
+def test_the_ratio_is_an_attribute_as_in_pyg(name: str) -> None:
+    layer = LAYERS[name](16, 0.5)
+    assert layer.ratio == 0.5
+    layer.ratio = 3
+    assert len(layer(torch.randn(4, 16), COMPLETE).perm) == 3
+    with pytest.raises(UserError, match="ratio must be a share"):
+        layer.ratio = 0.0
+
+
 @pytest.mark.parametrize(
     ("layer", "told"),
     [

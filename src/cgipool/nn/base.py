@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from cgipool.errors import UserError
+from cgipool.level import check_ratio
 from cgipool.nn.edges import Edges, KeptLevel, PyGLevel, numbering
 from cgipool.pool import Pooled
 
@@ -60,6 +61,15 @@ class PoolingLayer(nn.Module):
         self._build = build
         self._attends = attends
         self.pool = build()
+
+    @property
+    def ratio(self) -> float | int:
+        """The share of nodes that it keeps, or their number."""
+        return self.pool.ratio  # type: ignore[return-value]
+
+    @ratio.setter
+    def ratio(self, value: float | int) -> None:
+        self.pool.ratio = check_ratio(value)  # type: ignore[assignment]
 
     def reset_parameters(self) -> None:
         """Draws all weights anew."""

@@ -169,6 +169,6 @@ def _gnn_name(pool: nn.Module) -> str:
 
 def _repr(layer: PoolingLayer, *first: str, **options: Any) -> str:
     """In the style of PyG's layers."""
-    named = {"ratio": layer.pool.ratio, **options}
+    named = {"ratio": layer.ratio, **options}
     told = [*first, str(layer.in_channels), *(f"{name}={value!r}" for name, value in named.items())]
     return f"{type(layer).__name__}({', '.join(told)})"
