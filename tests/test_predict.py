@@ -288,6 +288,7 @@ def test_an_ensemble_by_the_command_line(tmp_path: Path, capsys: pytest.CaptureF
     out = tmp_path / "two.safetensors"
     assert main(["fit", "motifs", "--out", str(out), "--ensemble", "2", *TINY]) == 0
     said = capsys.readouterr()
+    assert "two.safetensors: an ensemble of 2 topk on 900 graphs of motifs" in said.out
     assert "validation graphs" in said.out
     assert [line.split(",")[0] for line in said.err.splitlines()] == ["member 0: 2 epochs", "member 1: 2 epochs"]
     assert len(FittedModel.load(out).members) == 2
