@@ -263,6 +263,8 @@ def test_wrong_inputs(graphs: GraphSet) -> None:
         classifier(random_state="0").fit(graphs, graphs.y)
     with pytest.raises(UserError, match="needs y"):
         classifier().fit(graphs.to_pyg())
+    with pytest.raises(UserError, match="needs y, one label for each graph: motifs has no known classes"):
+        classifier().fit(graphs.relabelled(np.full(len(graphs), -1), ()))
     with pytest.raises(UserError, match="graphs must be"):
         classifier().fit(3, [0])
     for single in (graphs.to_pyg()[0], graphs.to_networkx()[0]):

@@ -115,6 +115,8 @@ class GraphClassifier:
         if y is None:
             if not isinstance(X, GraphSet):
                 raise UserError("fit needs y, one label for each graph")
+            if not graphs.is_labelled:
+                raise UserError(f"fit needs y, one label for each graph: {graphs.name} has no known classes")
             codes, classes = encode_labels([graphs.class_names[c] for c in graphs.y], len(graphs))
         else:
             codes, classes = encode_labels(y, len(graphs))
