@@ -235,8 +235,8 @@ def written(model: FittedModel, chunks: Iterable[Chunk], as_json: bool, strict: 
 
 
 def open_graphs(path: str | Path) -> GraphSet:
-    """The set at a path or of a name; a saved one stays on disk."""
-    return GraphSet.load(path, mmap=True) if is_saved(Path(path)) else load_dataset(path)
+    """The set at a path or of a name, with classes or without; a saved one stays on disk."""
+    return GraphSet.load(path, mmap=True) if is_saved(Path(path)) else load_dataset(path, unlabelled=True)
 
 
 class Writer:

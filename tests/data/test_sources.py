@@ -137,9 +137,9 @@ def test_second_load_needs_no_mirror(mirror: str, monkeypatch: pytest.MonkeyPatc
 def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     reads: list[Path] = []
 
-    def reader(path: Path) -> GraphSet:
+    def reader(path: Path, unlabelled: bool) -> GraphSet:
         reads.append(path)
-        return read_tu(path)
+        return read_tu(path, unlabelled=unlabelled)
 
     monkeypatch.setattr(sources, "read_tu", reader)
     return reads
