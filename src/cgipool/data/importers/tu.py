@@ -13,7 +13,7 @@ from cgipool.errors import UserError
 
 
 def read_tu_set(path: Path, name: str, wishes: Wishes, work: Work) -> Iterator[Imported]:
-    """The set under the given name; a graph's row is its line in NAME_graph_labels.txt."""
+    """The set under the given name; a graph's row is its number, from 1."""
     if not wishes.unlabelled and not has_classes(path):
         raise UserError(f"{path} has no NAME_graph_labels.txt; {WITHOUT}")
     row = 1
