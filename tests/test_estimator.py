@@ -121,8 +121,9 @@ def test_labels_of_another_kind_are_no_score_of_zero(graphs: GraphSet, tmp_path:
     assert loaded.score(named) == share
     shown = "Recipe('paper', width=8, batch_size=32, epochs=3)"
     assert repr(loaded) == f"GraphClassifier(method='topk', recipe={shown})"
-    with pytest.raises(UserError, match="score needs y"):
-        model.score(named.to_networkx())
+    for unknown in (named.to_networkx(), replace(named, class_names=(), y=np.full_like(named.y, -1))):
+        with pytest.raises(UserError, match="score needs y"):
+            model.score(unknown)
     with pytest.raises(UserError, match="labels of several kinds"):
         classifier().fit(graphs, ["a", *graphs.y[1:]])
 
@@ -300,6 +301,8 @@ def test_wrong_inputs(graphs: GraphSet) -> None:
         classifier(random_state="0").fit(graphs, graphs.y)
     with pytest.raises(UserError, match="needs y"):
         classifier().fit(graphs.to_pyg())
+    with pytest.raises(UserError, match="needs y, one label for each graph: motifs has no known classes"):
+        classifier().fit(graphs.relabelled(np.full(len(graphs), -1), ()))
     with pytest.raises(UserError, match="graphs must be"):
         classifier().fit(3, [0])
     for single in (graphs.to_pyg()[0], graphs.to_networkx()[0]):

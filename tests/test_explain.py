@@ -270,6 +270,14 @@ def test_faithfulness_of_classes_by_name() -> None:
     assert found.motif is found.chance is None
 
 
+def test_no_class_is_made_up_for_graphs_without() -> None:
+    model, without = fitted("cgi"), graphs().relabelled(np.full(40, -1), ())
+    assert faithfulness(model, without) == replace(faithfulness(model, graphs()), accuracy=None)
+    found = explain_graph(model, without, 3)
+    assert (found.true_class, found.probabilities) == (None, explain_graph(model, graphs(), 3).probabilities)
+    assert "; it is" not in found.verdict
+
+
 def test_scores_of_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     out, model = io.StringIO(), fitted("cgi")
     assert write_scores(out, model, graphs()) == (40, 0)

@@ -29,13 +29,13 @@ def test_commands_and_example(tmp_path: Path, own_cache: Path, monkeypatch: pyte
     for name, text in zip(("graphs", "edges", "nodes"), NETWORKS, strict=True):
         (tmp_path / "networks" / f"{name}.csv").write_text(text)
     monkeypatch.chdir(tmp_path)
-    assert len(COMMANDS) == 7
+    assert len(COMMANDS) == 10
     for command in COMMANDS:
         program, *arguments = shlex.split(command)
         assert program == "cgipool"
         assert main(arguments) == 0, f"{command}: {capsys.readouterr().err}"
     said = capsys.readouterr().out
-    assert said.count("left out: row 12, 'CC(C)(C)(C)C': Explicit valence for atom # 1 C, 5") == 3
+    assert said.count("left out: row 12, 'CC(C)(C)(C)C': Explicit valence for atom # 1 C, 5") == 4
     drugs = load_dataset("sets/drugs")
     assert (drugs.n_graphs, drugs.class_names) == (12, ("no", "yes"))
     assert read_ids("sets/drugs")["id"][-1] == "m13"
@@ -44,6 +44,8 @@ def test_commands_and_example(tmp_path: Path, own_cache: Path, monkeypatch: pyte
     assert load_dataset("sets/soluble").class_names == ("below -1", "-1 and above")
     networks = load_dataset("sets/networks")
     assert (networks.sizes.tolist(), networks.class_names) == ([3, 3], ("line", "loop"))
+    new = load_dataset("sets/new")
+    assert (new.is_labelled, new.n_graphs, Path("rows.csv").read_text().count("\n")) == (False, 12, 13)
     assert len(read_splits("sets/solubility/own-splits.json", 1282)) == 10
     done = subprocess.run([sys.executable, "-c", "".join(PYTHON)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -116,6 +116,8 @@ class GraphClassifier:
         if y is None:
             if not isinstance(X, GraphSet):
                 raise UserError("fit needs y, one label for each graph")
+            if not graphs.is_labelled:
+                raise UserError(f"fit needs y, one label for each graph: {graphs.name} has no known classes")
             codes, classes = encode_labels([graphs.class_names[c] for c in graphs.y], len(graphs))
         else:
             codes, classes = encode_labels(y, len(graphs))
@@ -149,7 +151,7 @@ class GraphClassifier:
 
     def score(self, X: Any, y: Any = None) -> float:
         """The share of graphs whose label is predicted; without y the labels are the classes of a GraphSet."""
-        if y is None and not isinstance(X, GraphSet):
+        if y is None and not (isinstance(X, GraphSet) and X.is_labelled):
             raise UserError("score needs y, one label for each graph")
         found = self.predict(X)
         y = labels_of([X.class_names[c] for c in X.y] if y is None else y, len(found))

@@ -1,6 +1,5 @@
 """Graphs as people hold them (a GraphSet, PyG data, NetworkX graphs, SMILES) as one GraphSet."""
 
-import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,9 +34,9 @@ def to_graphset(x: Any, featurize: Callable[[Sequence[str]], GraphSet] | None = 
     if kind == "GraphSet":
         return GraphSet.join(items, "graphs")
     if kind == "PyG data":
-        return GraphSet.from_pyg([_classless_pyg(item) for item in items], "graphs")
+        return GraphSet.from_pyg(items, "graphs", class_names=())
     if kind == "NetworkX":
-        return GraphSet.from_networkx([_classless_networkx(item) for item in items], "graphs")
+        return GraphSet.from_networkx(items, "graphs", class_names=())
     if kind == "SMILES":
         if featurize is None:
             raise UserError("this model was not trained on SMILES, so it cannot read them")
@@ -62,21 +61,6 @@ def _kind(item: Any) -> str:
     if module == "networkx" or (hasattr(item, "nodes") and hasattr(item, "adj")):
         return "NetworkX"
     return type(item).__name__
-
-
-def _classless_pyg(data: Any) -> Any:
-    """The same data with class 0: classes are given beside the graphs, and new graphs have none."""
-    import torch
-
-    other = copy.copy(data)
-    other.y = torch.zeros(1, dtype=torch.int64)
-    return other
-
-
-def _classless_networkx(graph: Any) -> Any:
-    other = graph.copy(as_view=True) if hasattr(graph, "copy") else graph
-    other.graph = {**graph.graph, "y": 0}
-    return other
 
 
 def labels_of(y: Any, count: int) -> np.ndarray:

@@ -98,7 +98,7 @@ def ids_of(folder: Path, start: int = 0) -> Iterator[str]:
 
 def molecule_chunks(rows: Iterable[tuple[str, str]], featurizer: dict[str, Any], size: int = CHUNK) -> Iterator[Chunk]:
     """The molecules of rows that have an id and a SMILES each."""
-    from cgipool.data.molecules import UNLABELLED, MoleculeFeaturizer, NotAMoleculeError, parse_smiles
+    from cgipool.data.molecules import MoleculeFeaturizer, NotAMoleculeError, parse_smiles
 
     made, left = MoleculeFeaturizer.from_json(featurizer), iter(rows)
     while some := list(itertools.islice(left, size)):
@@ -109,7 +109,7 @@ def molecule_chunks(rows: Iterable[tuple[str, str]], featurizer: dict[str, Any],
             except NotAMoleculeError as error:
                 reasons[place] = str(error)
         count = len(some) - len(reasons)
-        graphs = gather.graph_set("molecules", [0] * count, UNLABELLED) if count else None
+        graphs = gather.graph_set("molecules", [-1] * count, ()) if count else None
         yield Chunk([name for name, _ in some], graphs, reasons)
 
 
@@ -235,8 +235,8 @@ def written(model: FittedModel, chunks: Iterable[Chunk], as_json: bool, strict: 
 
 
 def open_graphs(path: str | Path) -> GraphSet:
-    """The set at a path or of a name; a saved one stays on disk."""
-    return GraphSet.load(path, mmap=True) if is_saved(Path(path)) else load_dataset(path)
+    """The set at a path or of a name, with classes or without; a saved one stays on disk."""
+    return GraphSet.load(path, mmap=True) if is_saved(Path(path)) else load_dataset(path, unlabelled=True)
 
 
 class Writer:

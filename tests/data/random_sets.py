@@ -53,13 +53,15 @@ def edge_lists(draw: st.DrawFn) -> tuple[list[int], list[tuple[int, int]]]:
 
 @st.composite
 def graph_sets(draw: st.DrawFn) -> GraphSet:
-    """Sets with every combination of columns; edge columns may differ between the two directions."""
+    """Sets with every combination of columns, also without classes; edge columns may differ by direction."""
     sizes, pairs = draw(edge_lists())
     nodes = sum(sizes)
     source, target = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     plain = GraphSet.from_edges("random", sizes, source, target, np.arange(len(sizes)))
     generator = np.random.default_rng(draw(st.integers(0, 2**16)))
     columns: dict = {}
+    if draw(st.booleans()):
+        columns |= {"y": np.full(len(sizes), -1), "class_names": ()}
     if draw(st.booleans()):
         columns["category"] = generator.integers(0, 3, (nodes, 2)).astype(np.int32)
         columns["category_names"] = (("-1", "2", "10"), ("C", "N", "O"))

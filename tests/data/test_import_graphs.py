@@ -214,7 +214,8 @@ def test_graphml_named_and_directed_edges(tmp_path: Path) -> None:
 def test_faults_of_graphml(tmp_path: Path) -> None:
     path = graphml(tmp_path / "nets", [coloured(3), coloured(2)], None)
     assert refused(path) == (
-        f"{path}: the graphs carry no class, and there is no labels.csv with columns graph and label"
+        f"{path}: the graphs carry no class, and there is no labels.csv with columns graph and label; "
+        "for graphs without classes, to predict these, there is --unlabelled"
     )
     for labels, message in (
         ("graph,label\ng0,1\n", "labels.csv has no row for g1.graphml"),

@@ -137,9 +137,9 @@ def test_second_load_needs_no_mirror(mirror: str, monkeypatch: pytest.MonkeyPatc
 def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     reads: list[Path] = []
 
-    def reader(path: Path) -> GraphSet:
+    def reader(path: Path, unlabelled: bool) -> GraphSet:
         reads.append(path)
-        return read_tu(path)
+        return read_tu(path, unlabelled=unlabelled)
 
     monkeypatch.setattr(sources, "read_tu", reader)
     return reads
@@ -267,3 +267,9 @@ def test_describe_an_empty_set() -> None:
     found = describe(motifs(4).subset([]))
     assert (found["graphs"], found["largest"], found["duplicates"]["distinct"]) == (0, 0, 0)
     assert found["note"] is None
+
+
+def test_describe_a_set_without_classes() -> None:
+    found = describe(motifs(4).relabelled([-1] * 4, ()))
+    assert (found["graphs"], found["classes"]) == (4, [])
+    assert found["duplicates"] == {"distinct": 4, "with_twin": 0, "conflicting": None, "ceiling": None}

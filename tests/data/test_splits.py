@@ -103,6 +103,7 @@ def test_refuses() -> None:
         (lambda: random_splits(labelled([]), seed=0, indices=[0]), "g is empty"),
         (lambda: random_splits(labelled([0, 1] * 4), seed=0, indices=[0]), "g has 8 graphs; at least 10 are needed"),
         (lambda: random_splits(labelled([0] * 12), seed=0, indices=[0]), "g has graphs of one class only"),
+        (lambda: random_splits(labelled([-1] * 12), seed=0, indices=[0]), "g has no known classes: its graphs can be "),
         (lambda: fold_splits(labelled([0, 1] * 6, [0] * 12), 3, 0), "g has not a single node"),
         (lambda: random_splits(good, seed=0, indices=range(0)), "the number of splits must be at least 1"),
         (lambda: random_splits(good, seed=-1, indices=[0]), "seed and split number must not be negative: -1, 0"),

@@ -55,7 +55,7 @@ def info(
     from cgipool.data import describe, load_dataset
 
     with downloading() as progress:
-        described = describe(load_dataset(data, progress=progress))
+        described = describe(load_dataset(data, unlabelled=True, progress=progress))
     if as_json:
         typer.echo(json.dumps(described))
     else:
@@ -98,6 +98,9 @@ def import_(
         float | None, typer.Option(metavar="T", help="Make two classes of a column of numbers: below T, and not.")
     ] = None,
     skip_unlabelled: Annotated[bool, typer.Option("--skip-unlabelled", help="Leave out rows without a label.")] = False,
+    unlabelled: Annotated[
+        bool, typer.Option("--unlabelled", help="Read no classes: the graphs are for `predict` and `explain` alone.")
+    ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="The first row that cannot be read is an error.")] = False,
     largest_fragment: Annotated[
         bool, typer.Option("--largest-fragment", help="Of each molecule keep the largest fragment: no salts.")
@@ -113,7 +116,7 @@ def import_(
     from cgipool.data import describe
     from cgipool.data.importers import Wishes, import_to, read_skipped
 
-    wishes = Wishes(label, smiles, threshold, skip_unlabelled, strict, largest_fragment)
+    wishes = Wishes(label, smiles, threshold, skip_unlabelled, strict, largest_fragment, unlabelled)
     scaffolds = None if scaffold_splits is None else (scaffold_splits, seed)
     with _importing() as tell:
         saved = import_to(path, out, form=form, name=name, wishes=wishes, scaffolds=scaffolds, tell=tell)

@@ -54,8 +54,10 @@ def predict(
 ) -> None:
     """Predict the class of every graph: id, prediction, a probability for each class.
 
-    A graph that cannot be read has a row without probabilities and with the reason. Memory does not grow with the
-    number of graphs; a saved set stays on disk. Of the shares of a CSV the first alone has the header.
+    The graphs need no class of their own: a TU set may lack its graph labels, and `data import --unlabelled` makes a
+    saved set of other formats. A graph that cannot be read has a row without probabilities and with the reason. Memory
+    does not grow with the number of graphs; a saved set stays on disk. Of the shares of a CSV the first alone has the
+    header.
     """
     from cgipool.files import writable
     from cgipool.fitted import FittedModel

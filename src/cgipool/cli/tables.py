@@ -143,20 +143,22 @@ def _facts(d: Mapping[str, Any]) -> list[tuple[str, str]]:
     facts += [
         ("changed on reading", dropped or "nothing"),
         ("duplicates", f"{counted(twins['distinct'], 'distinct graph')}, as far as {seen}"),
-        ("", f"{twins['with_twin']:,} graphs have a twin; {_conflicts(twins['conflicting'])} in class"),
+        ("", f"{twins['with_twin']:,} graphs have a twin{_conflicts(twins['conflicting'])}"),
     ]
     if twins["conflicting"]:
         facts.append(("", f"so that at best {100 * twins['ceiling']:.1f} % of the graphs can be classified rightly"))
     return facts
 
 
-def _conflicts(kinds: int) -> str:
-    return f"{counted(kinds, 'kind')} of twins {'differs' if kinds == 1 else 'differ'}"
+def _conflicts(kinds: int | None) -> str:
+    if kinds is None:
+        return ""
+    return f"; {counted(kinds, 'kind')} of twins {'differs' if kinds == 1 else 'differ'} in class"
 
 
 def _classes(classes: list[dict[str, Any]]) -> list[tuple[str, str]]:
     lines = [f"{c['name']}: {counted(c['graphs'], 'graph')}, {100 * c['share']:.1f} %" for c in classes]
-    return [("classes" if place == 0 else "", line) for place, line in enumerate(lines)]
+    return [("classes" if place == 0 else "", line) for place, line in enumerate(lines or ["not known"])]
 
 
 def _columns(labels: list[int]) -> str:

@@ -37,7 +37,7 @@ def check(graphs: "GraphSet") -> None:
         _lengths(graphs)
         _pointer("node_ptr", graphs.node_ptr, graphs.n_nodes)
         _pointer("edge_ptr", graphs.edge_ptr, graphs.n_edges)
-        _labels("y", graphs.y, graphs.class_names)
+        _classes(graphs.y, graphs.class_names)
         _categories("category", graphs.category, graphs.category_names)
         _categories("edge_category", graphs.edge_category, graphs.edge_category_names)
         for column in ("attributes", "edge_weight", "edge_attributes"):
@@ -103,6 +103,12 @@ def _pointer(name: str, ptr: NDArray[np.int64], end: int) -> None:
         raise UserError(f"{name} must start at 0 and end at {end}, not {ptr[0]} and {ptr[-1]}")
     if np.any(ptr[1:] < ptr[:-1]):
         raise UserError(f"{name} decreases at entry {int(np.argmax(ptr[1:] < ptr[:-1])) + 1}")
+
+
+def _classes(y: NDArray[np.int64], names: tuple[str, ...]) -> None:
+    """Every graph is of a class that has a name, or none has and every graph is of the class −1."""
+    if names or (y != -1).any():
+        _labels("y", y, names)
 
 
 def _labels(name: str, codes: NDArray[Any], names: tuple[str, ...]) -> None:

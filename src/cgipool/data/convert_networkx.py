@@ -4,7 +4,8 @@ Keys: `graph.graph["y"]` the class; of nodes `category` (one name or a list), `a
 `truth`; of edges `weight`, `category`, `attributes`. Names are whole numbers or strings and come back as strings. Nodes
 are numbered in the order of `graph.nodes`. An undirected graph gives each edge both directions; in a directed one a
 missing reverse is completed and counted, in a multigraph repeats are taken out and counted. Other keys are
-not read; where nodes have only such, a warning names them.
+not read; where nodes have only such, a warning names them. With no class names, `class_names=()`, no `y` is read: the
+classes are not known.
 """
 
 import warnings
@@ -34,8 +35,7 @@ def from_networkx(
 ) -> "GraphSet":
     """The set of these graphs; names given fix the codes, otherwise the names that occur are sorted."""
     parts = Parts([_read(i, graph) for i, graph in enumerate(graphs)])
-    y = np.array([part["y"] for part in parts.parts], dtype=np.str_)
-    codes, classes = encode(y) if class_names is None else (look_up(y, class_names, "class"), class_names)
+    codes, classes = _classes(graphs, class_names)
     _warn_of_unread(graphs)
     category = _codes(parts.of_nodes("category"), category_names, "category")
     edge_category = _codes(parts.of_edges("edge_category"), edge_category_names, "edge category")
@@ -63,7 +63,9 @@ def to_networkx(graphs: "GraphSet") -> list["networkx.Graph"]:
         rows = [edges(e) for e in range(first, last)]
         reverse = np.lexsort((source, target))
         one_each = all(rows[e] == rows[r] for e, r in enumerate(reverse))
-        graph = (networkx.Graph if one_each else networkx.DiGraph)(y=graphs.class_names[graphs.y[i]])
+        graph = (networkx.Graph if one_each else networkx.DiGraph)()
+        if graphs.is_labelled:
+            graph.graph["y"] = graphs.class_names[graphs.y[i]]
         graph.add_nodes_from((p, nodes(start + p)) for p in range(stop - start))
         graph.add_edges_from(zip(source.tolist(), target.tolist(), rows, strict=True))
         made.append(graph)
@@ -90,6 +92,18 @@ def _codes(values: NDArray[Any] | None, names: tuple[Names, ...] | None, what: s
     return np.stack([look_up(column, names[j], what) for j, column in enumerate(values.T)], axis=1), names
 
 
+def _classes(graphs: Sequence["networkx.Graph"], names: Names | None) -> tuple[NDArray[np.int32], Names]:
+    """The classes [G] as codes, and their names."""
+    if names == ():
+        return np.full(len(graphs), -1, np.int32), names
+    for i, graph in enumerate(graphs):
+        y = graph.graph.get("y")
+        if isinstance(y, bool) or not isinstance(y, int | str | np.integer):
+            raise UserError(f"graph {i}: graph.graph['y'] must be the class, a whole number or a string, not {y!r}")
+    y = np.array([str(graph.graph["y"]) for graph in graphs], dtype=np.str_)
+    return encode(y) if names is None else (look_up(y, names, "class"), names)
+
+
 def _read(i: int, graph: "networkx.Graph") -> dict[str, Any]:
     """The columns of one graph as arrays, by the names that a GraphSet has for them."""
     number = {node: p for p, node in enumerate(graph.nodes)}
@@ -97,13 +111,9 @@ def _read(i: int, graph: "networkx.Graph") -> dict[str, Any]:
     if not graph.is_directed():
         edges += [(v, u, values) for u, v, values in edges if u != v]
     nodes = [values for _, values in graph.nodes(data=True)]
-    y = graph.graph.get("y")
-    if isinstance(y, bool) or not isinstance(y, int | str | np.integer):
-        raise UserError(f"graph {i}: graph.graph['y'] must be the class, a whole number or a string, not {y!r}")
     columns = [values for _, _, values in edges]
     return {
         "size": len(nodes),
-        "y": str(y),
         "source": np.array([u for u, _, _ in edges], dtype=np.int64),
         "target": np.array([v for _, v, _ in edges], dtype=np.int64),
         "category": _column(i, "category", nodes, np.str_),

@@ -4,6 +4,7 @@ Keys written, and read first: `category` and `edge_category` (codes, whole numbe
 (floats), `edge_weight`, `node_truth`, `y` (one class code), `num_nodes`. For data sets made elsewhere `x` and
 `edge_attr` are read by type: whole numbers are labels, floats are attributes. `Data` has no place for names; give
 `class_names`, `category_names` and `edge_category_names` to keep them, otherwise the values that occur are the names.
+With no class names, `class_names=()`, no `y` is read: the classes are not known.
 """
 
 import operator
@@ -34,7 +35,7 @@ def from_pyg(
     """The set of these graphs; with names given, labels are codes into them."""
     if hasattr(graphs, "edge_index"):
         raise UserError("from_pyg takes a list of Data: [data] of a single one, batch.to_data_list() of a Batch")
-    parts = Parts([_read(i, data) for i, data in enumerate(graphs)])
+    parts = Parts([_read(i, data, class_names != ()) for i, data in enumerate(graphs)])
     y = np.array([part["y"] for part in parts.parts], dtype=np.int64)
     codes, classes = encode(y) if class_names is None else (y, class_names)
     category = _codes(parts.of_nodes("category", np.int64), category_names)
@@ -57,7 +58,7 @@ def to_pyg(graphs: "GraphSet") -> list["Data"]:
     edges = tensors(
         edge_category=graphs.edge_category, edge_weight=graphs.edge_weight, edge_attr=graphs.edge_attributes
     )
-    y = torch.from_numpy(np.array(graphs.y))
+    y = torch.from_numpy(np.array(graphs.y)) if graphs.is_labelled else None
     made = []
     for i in range(graphs.n_graphs):
         at = slice(*map(int, graphs.node_ptr[i : i + 2]))
@@ -65,7 +66,9 @@ def to_pyg(graphs: "GraphSet") -> list["Data"]:
         columns = {key: values[at] for key, values in nodes.items()}
         columns |= {key: values[span] for key, values in edges.items()}
         edge_index = ends[:, span] - at.start
-        made.append(Data(edge_index=edge_index, y=y[i : i + 1], num_nodes=at.stop - at.start, **columns))
+        if y is not None:
+            columns["y"] = y[i : i + 1]
+        made.append(Data(edge_index=edge_index, num_nodes=at.stop - at.start, **columns))
     return made
 
 
@@ -84,12 +87,13 @@ TYPED = {
 }
 """Keys read by type → where whole numbers under them go, and where floats go."""
 
-PLAIN = ("edge_index", "y", "edge_weight", "node_truth")
+PLAIN = ("edge_index", "edge_weight", "node_truth")
 
 
-def _read(i: int, data: "Data") -> dict[str, Any]:
+def _read(i: int, data: "Data", labelled: bool) -> dict[str, Any]:
     """The columns of one graph as arrays, by the names that a GraphSet has for them."""
-    held = {key: _array(i, key, data[key]) for key in (*TYPED, *PLAIN) if data.get(key) is not None}
+    keys = (*TYPED, *PLAIN, *(("y",) if labelled else ()))
+    held = {key: _array(i, key, data[key]) for key in keys if data.get(key) is not None}
     part: dict[str, Any] = dict.fromkeys(("category", "attributes", "edge_category", "edge_attributes"))
     part |= {"edge_weight": held.get("edge_weight"), "node_truth": held.get("node_truth")}
     for key, (whole, real) in TYPED.items():
@@ -100,7 +104,7 @@ def _read(i: int, data: "Data") -> dict[str, Any]:
             part[place] = held[key]
     part["size"] = _size(i, data, held)
     part["source"], part["target"] = _ends(i, held.get("edge_index"), part["size"])
-    part["y"] = _class(i, held.get("y"))
+    part["y"] = _class(i, held.get("y")) if labelled else -1
     return part
 
 

@@ -19,7 +19,7 @@ def describe(graphs: GraphSet) -> dict[str, Any]:
     """Counts, sizes, classes, columns, what was dropped from the source, and duplicates."""
     n = max(graphs.n_graphs, 1)
     sizes = graphs.sizes if graphs.n_graphs else np.zeros(1, dtype=np.int64)
-    members = np.bincount(graphs.y, minlength=graphs.n_classes).tolist()
+    members = np.bincount(graphs.y, minlength=graphs.n_classes).tolist() if graphs.is_labelled else []
     edge_columns = {
         "weight": graphs.edge_weight is not None,
         "labels": [len(names) for names in graphs.edge_category_names],
@@ -64,16 +64,22 @@ def _notes(graphs: GraphSet, has_edge_columns: bool) -> Iterator[str]:
 
 def duplicates(graphs: GraphSet) -> dict[str, int | float | None]:
     """Graphs up to what 1-WL can tell: distinct kinds, graphs with a twin, kinds whose graphs differ in class, and the
-    largest share of all graphs that can be classified rightly by kind alone."""
+    largest share of all graphs that can be classified rightly by kind alone; the last two where classes are known."""
     kind = wl_classes(graphs)
     members = np.bincount(kind)
-    pairs, counts = np.unique(kind * graphs.n_classes + graphs.y, return_counts=True)
-    of_kind = pairs // max(graphs.n_classes, 1)
-    largest = np.zeros_like(members)
-    np.maximum.at(largest, of_kind, counts)
-    return {
+    counted: dict[str, int | float | None] = {
         "distinct": len(members),
         "with_twin": int(members[members > 1].sum()),
+        "conflicting": None,
+        "ceiling": None,
+    }
+    if not graphs.is_labelled:
+        return counted
+    pairs, counts = np.unique(kind * graphs.n_classes + graphs.y, return_counts=True)
+    of_kind = pairs // graphs.n_classes
+    largest = np.zeros_like(members)
+    np.maximum.at(largest, of_kind, counts)
+    return counted | {
         "conflicting": int(np.count_nonzero(np.bincount(of_kind) > 1)),
         "ceiling": float(largest.sum() / graphs.n_graphs) if graphs.n_graphs else None,
     }

@@ -42,9 +42,9 @@ class GraphSet:
     edge_disp: NDArray[np.int32]
     """[E] target node minus source node."""
     y: NDArray[np.int64]
-    """[G] class of each graph, an index into `class_names`."""
+    """[G] class of each graph, an index into `class_names`; −1 for all graphs of a set without known classes."""
     class_names: Names
-    """The classes as the source names them."""
+    """The classes as the source names them; none where the classes are not known."""
     category: NDArray[np.int32] | None = None
     """[N, K] node labels; column j indexes `category_names[j]`."""
     category_names: tuple[Names, ...] = ()
@@ -103,6 +103,11 @@ class GraphSet:
     def n_classes(self) -> int:
         """The number of classes that have a name, whether or not a graph is in each."""
         return len(self.class_names)
+
+    @property
+    def is_labelled(self) -> bool:
+        """Whether the classes are known. Graphs without can be predicted and explained, not learned from."""
+        return self.n_classes > 0
 
     @property
     def family(self) -> str:

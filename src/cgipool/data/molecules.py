@@ -23,9 +23,6 @@ Column = tuple[int, Callable[[Any], str]]
 CIP_STEPS = 100_000
 """After so many steps a label that the CIP rules have not settled is "unknown"; drugs take some hundreds."""
 
-UNLABELLED = ("unlabelled",)
-"""The class of molecules whose class is not known."""
-
 
 def _stereo(thing: Any) -> str:
     return thing.GetProp("_CIPCode") if thing.HasProp("_CIPCode") else "none"
@@ -79,7 +76,7 @@ class MoleculeFeaturizer:
             except NotAMoleculeError as error:
                 raise UserError(f"molecule {count}, {text!r}: {error}") from None
             count += 1
-        return gather.graph_set(name, [0] * count, UNLABELLED)
+        return gather.graph_set(name, [-1] * count, ())
 
     def gather(self) -> Gather:
         """An empty set in the making, with these columns."""

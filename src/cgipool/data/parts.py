@@ -17,7 +17,7 @@ Coded = tuple[NDArray[np.int32] | None, tuple[Names, ...]]
 
 
 class Parts:
-    """Graphs, each as columns by the names that a GraphSet has for them; also size, source, target and y."""
+    """Graphs, each as columns by the names that a GraphSet has for them; also size, source and target."""
 
     def __init__(self, parts: Sequence[dict[str, Any]]) -> None:
         self.parts = parts

@@ -17,7 +17,7 @@ from cgipool.data.importers.solubility import solubility
 from cgipool.data.motifs import motifs
 from cgipool.data.spill import Work
 from cgipool.data.store import LARGE, is_large, is_saved, replacing
-from cgipool.data.tu import read_tu, text_size, tu_parts
+from cgipool.data.tu import has_classes, read_tu, text_size, tu_parts
 from cgipool.data.writer import GraphSetWriter
 from cgipool.errors import UserError, unknown
 
@@ -26,13 +26,19 @@ READER = 1
 
 
 def load_dataset(
-    name_or_path: str | Path, *, cache: bool = True, mmap: bool = False, progress: Progress | None = None
+    name_or_path: str | Path,
+    *,
+    cache: bool = True,
+    mmap: bool = False,
+    unlabelled: bool = False,
+    progress: Progress | None = None,
 ) -> GraphSet:
     """The set at a path (zip archive, TU folder, saved GraphSet) or of a name in `CATALOGUE`, in any case of letters.
 
     A name is looked for as NAME.zip or NAME/ in the folder CGIPOOL_DATA, then in the cache, then downloaded. `mmap`
     leaves the arrays on disk, which needs the cache or a saved set; large arrays (`store.LARGE`) are left there anyhow.
-    `progress` is told about a download.
+    `unlabelled` says that graphs without classes will do, as for predictions: a TU set without graph labels is an error
+    otherwise. `progress` is told about a download.
     """
     if not isinstance(name_or_path, str | os.PathLike):
         kind = type(name_or_path).__name__
@@ -49,8 +55,9 @@ def load_dataset(
         path = path if name is None else find(name) or _fetched(name, progress)
     if is_saved(path):
         return GraphSet.load(path, mmap=mmap or is_large(path))
-    _check_form(path)
-    return _parsed(path, mmap) if cache else read_tu(path)
+    _check_form(path, unlabelled)
+    unlabelled = unlabelled and not has_classes(path)
+    return _parsed(path, mmap, unlabelled) if cache else read_tu(path, unlabelled=unlabelled)
 
 
 def _fetched(name: str, progress: Progress | None) -> Path:
@@ -64,7 +71,7 @@ def _fetched(name: str, progress: Progress | None) -> Path:
         raise UserError(f"{error} (and CGIPOOL_DATA names {folder}, which is no folder)") from None
 
 
-def _check_form(path: Path) -> None:
+def _check_form(path: Path, unlabelled: bool) -> None:
     """An error that names the way in, where the path holds data that is to be imported first."""
     try:
         form = detect(path)
@@ -72,6 +79,7 @@ def _check_form(path: Path) -> None:
         return  # of no known format: the TU reader says what is wrong with it
     if form != "tu":
         way = f"cgipool data import {shlex.quote(str(path))} --out DIR"
+        way += " (with --unlabelled, if its graphs have no class)" if unlabelled else ""
         raise UserError(f"{path} is neither in the TU format nor a saved set; import it first: {way}")
 
 
@@ -109,17 +117,18 @@ def find(name: str) -> Path | None:
     return None
 
 
-def _parsed(path: Path, mmap: bool) -> GraphSet:
+def _parsed(path: Path, mmap: bool, unlabelled: bool) -> GraphSet:
     """The set from the cache where this very content was parsed before, else parsed and kept there.
 
     A cache that cannot be written only means that nothing is kept, unless the set is large; a damaged entry is written
     anew.
     """
-    entry = cache_folder() / "parsed" / f"{path.stem}-{_fingerprint(path)}"
+    kind = "-unlabelled" if unlabelled else ""
+    entry = cache_folder() / "parsed" / f"{path.stem}-{_fingerprint(path)}{kind}"
     with suppress(UserError):
         return _of_cache(entry, mmap)
     with _alone(entry):
-        return _parsed_now(path, entry, mmap)
+        return _parsed_now(path, entry, mmap, unlabelled)
 
 
 @contextmanager
@@ -134,12 +143,12 @@ def _alone(entry: Path) -> Iterator[None]:
         yield
 
 
-def _parsed_now(path: Path, entry: Path, mmap: bool) -> GraphSet:
+def _parsed_now(path: Path, entry: Path, mmap: bool, unlabelled: bool) -> GraphSet:
     with suppress(UserError):  # another process may have parsed it meanwhile
         return _of_cache(entry, mmap)
-    small = read_tu(path) if text_size(path) < LARGE else None
+    small = read_tu(path, unlabelled=unlabelled) if text_size(path) < LARGE else None
     try:
-        _keep(path, small, entry)
+        _keep(path, small, entry, unlabelled)
         if small is None or mmap:
             return _of_cache(entry, mmap)
     except UserError:
@@ -150,11 +159,11 @@ def _parsed_now(path: Path, entry: Path, mmap: bool) -> GraphSet:
     return small
 
 
-def _keep(path: Path, small: GraphSet | None, entry: Path) -> None:
+def _keep(path: Path, small: GraphSet | None, entry: Path, unlabelled: bool = False) -> None:
     """Put a set into the cache, part by part unless it is there as a whole. What another process put there meanwhile is
     not replaced: who has it open might lose it, if the cache is on a network file system."""
     with replacing(entry, path.stem, partial(_is_whole, entry)) as fresh, GraphSetWriter(fresh) as writer:
-        for part in tu_parts(path, Work(fresh.parent)) if small is None else (small,):
+        for part in tu_parts(path, Work(fresh.parent), unlabelled) if small is None else (small,):
             writer.append(part)
 
 

@@ -153,10 +153,17 @@ def check_splits(splits: Sequence[Split], n_graphs: int) -> None:
             raise UserError(f"split {split.index}: {problem}")
 
 
+def check_labelled(graphs: GraphSet) -> None:
+    """An error unless the classes are known."""
+    if not graphs.is_labelled:
+        raise UserError(f"{graphs.name} has no known classes: its graphs can be predicted, not learned from")
+
+
 def check_graphs(graphs: GraphSet) -> None:
     """An error unless there are enough graphs, of more than one class, and nodes in them."""
     if graphs.n_graphs == 0:
         raise UserError(f"{graphs.name} is empty")
+    check_labelled(graphs)
     if graphs.n_graphs < MIN_GRAPHS:
         raise UserError(f"{graphs.name} has {counted(graphs.n_graphs, 'graph')}; at least {MIN_GRAPHS} are needed")
     if len(np.unique(graphs.y)) < 2:

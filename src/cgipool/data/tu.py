@@ -1,7 +1,8 @@
 """Reader of the TU format (Morris et al., TUDataset, 2020): a zip archive or a folder of text files.
 
 NAME_A.txt lists edges as pairs of node numbers counted from 1 over the whole set, NAME_graph_indicator.txt the graph of
-each node, NAME_graph_labels.txt the class of each graph; labels and attributes of nodes and edges are optional.
+each node, NAME_graph_labels.txt the class of each graph; labels and attributes of nodes and edges are optional. Graphs
+whose classes are not known have no NAME_graph_labels.txt; these are read where they are asked for.
 
 The set is made part by part, so that of a set larger than memory only a part is held, and a few numbers per graph.
 Shapes: G graphs, N nodes, R lines of NAME_A.txt.
@@ -35,9 +36,16 @@ MOST = 2**31 - 1
 """Numbers of nodes and graphs are read as 32 bits."""
 
 
-def read_tu(path: str | Path) -> GraphSet:
-    """Read a TU data set; every fault in it is a one-line UserError with the file and the line."""
-    return merge(list(tu_parts(path)))
+def read_tu(path: str | Path, *, unlabelled: bool = False) -> GraphSet:
+    """Read a TU data set; every fault in it is a one-line UserError with the file and the line. With `unlabelled` no
+    classes are read."""
+    return merge(list(tu_parts(path, unlabelled=unlabelled)))
+
+
+def has_classes(path: Path) -> bool:
+    """Whether a TU data set says of which classes its graphs are."""
+    with TextFiles(path) as files:
+        return files.has("graph_labels")
 
 
 def text_size(path: Path) -> int:
@@ -46,10 +54,10 @@ def text_size(path: Path) -> int:
         return files.size
 
 
-def tu_parts(path: str | Path, work: Work = IN_MEMORY) -> Iterator[GraphSet]:
+def tu_parts(path: str | Path, work: Work = IN_MEMORY, unlabelled: bool = False) -> Iterator[GraphSet]:
     """The graphs of a TU data set in order, some at a time; each part names the labels that occur in it."""
     with TextFiles(Path(path)) as files:
-        y, class_names = _classes(files)
+        y, class_names = _no_classes(files) if unlabelled else _classes(files)
         _check_count(files, len(y), "graphs")
         node_ptr = pointer(_sizes(files, len(y), work))
         _check_count(files, int(node_ptr[-1]), "nodes")
@@ -84,6 +92,18 @@ def _classes(files: TextFiles) -> tuple[Ints, Names]:
         raise UserError(f"{files.path}: the data set is empty, {files.name}_graph_labels.txt has no line")
     codes, names = encode(labels)
     return codes.astype(np.int64), names
+
+
+def _no_classes(files: TextFiles) -> tuple[Ints, Names]:
+    """Of as many graphs as the nodes tell of."""
+    highest = row = 0
+    for block in read_blocks(files, "graph_indicator", "int32", 1):
+        if (low := block[:, 0] < 1).any():
+            raise at_row(files, "graph_indicator", row + int(np.argmax(low)), "graphs are numbered from 1")
+        highest, row = max(highest, int(block.max(initial=0))), row + len(block)
+    if not highest:
+        raise UserError(f"{files.path}: the data set is empty, {files.name}_graph_indicator.txt has no line")
+    return np.full(highest, -1), ()
 
 
 def _sizes(files: TextFiles, n_graphs: int, work: Work) -> Ints:

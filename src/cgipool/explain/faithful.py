@@ -77,7 +77,7 @@ def _right(
 ) -> dict[str, NDArray[np.bool_]]:
     """Whether each graph whose class the model knows is classified rightly, by what is left of it."""
     code = {name: number for number, name in enumerate(model.class_names)}
-    y = np.array([code.get(name, -1) for name in graphs.class_names], np.int64)[graphs.y]
+    y = np.array([*(code.get(name, -1) for name in graphs.class_names), -1])[graphs.y]  # unknown, −1, is the last
     kept = found.alive[-1]
     drawn = random_nodes(graphs, sum_by_graph(graphs, kept), generator)
     cuts = {

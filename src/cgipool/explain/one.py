@@ -57,7 +57,7 @@ class Explained:
     @property
     def true_class(self) -> str | None:
         """The graph's own class, if it is one that the model knows."""
-        own = self.graph.class_names[int(self.graph.y[0])]
+        own = self.graph.class_names[int(self.graph.y[0])] if self.graph.is_labelled else None
         return own if own in self.class_names else None
 
     @property

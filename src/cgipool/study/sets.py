@@ -9,6 +9,7 @@ from typing import Any
 from cgipool.data.catalogue import CATALOGUE, family_of
 from cgipool.data.graphs import GraphSet
 from cgipool.data.sources import load_dataset
+from cgipool.data.splits import check_labelled
 from cgipool.errors import UserError, unknown
 from cgipool.files import names_a_file
 from cgipool.study.cell import Cell
@@ -52,6 +53,7 @@ def own_sets(given: Mapping[str, Any], folder: Path, wanted: Iterable[str]) -> d
 
 def _own_set(name: str, path: Path) -> OwnSet:
     graphs = load_dataset(path)
+    check_labelled(graphs)
     return OwnSet(path, content_of(graphs), family_of(name, labelled=graphs.category is not None))
 
 

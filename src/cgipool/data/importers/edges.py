@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from cgipool.data.graphs import GraphSet
 from cgipool.data.importers.divided import Bucket, Divided
 from cgipool.data.importers.imported import Imported, Skipped
-from cgipool.data.importers.labels import choose_label, classes_of, is_missing
+from cgipool.data.importers.labels import NO_CLASSES, Classes, choose_label, classes_of
 from cgipool.data.importers.table import Table
 from cgipool.data.importers.wishes import Wishes
 from cgipool.data.names import Names, encode_columns, sort_key
@@ -106,22 +106,31 @@ class _Graphs:
     def __init__(self, path: Path, wishes: Wishes) -> None:
         table = Table(path)
         graph = table.column("graph")
-        label = table.column(choose_label(path, [c for c in table.columns if c != "graph"], wishes.label))
-        classes = classes_of(path, table.columns[label], (text for _, (text,) in table.rows(label)), wishes)
+        label, classes = (None, NO_CLASSES) if wishes.unlabelled else _classes(table, wishes)
         self.class_names: Names = classes.names
         self.ids: list[str] = []
         self.rows, self.y = array("q"), array("q")
         self.number: dict[str, int] = {}
         """By id; −1 without a label."""
-        for row, (identity, text) in table.rows(graph, label):
+        for row, (identity, *texts) in table.rows(*((graph,) if label is None else (graph, label))):
             if identity in self.number:
                 raise UserError(f"{path}, row {row}: graph {identity!r} stands there a second time")
-            self.number[identity] = -1 if is_missing(text) else len(self.ids)
-            if not is_missing(text):
+            y = classes.number(texts[0] if texts else "")
+            self.number[identity] = -1 if y is None else len(self.ids)
+            if y is not None:
                 self.ids.append(identity)
                 self.rows.append(row)
-                self.y.append(classes.code[text])
+                self.y.append(y)
+        if not self.number:
+            raise UserError(f"{path} has no rows")
         self.unlabelled = len(self.number) - len(self.ids)
+
+
+def _classes(table: Table, wishes: Wishes) -> tuple[int, Classes]:
+    """The number of the column with the classes, and the classes."""
+    others = [column for column in table.columns if column != "graph"]
+    label = table.column(choose_label(table.path, others, wishes.label))
+    return label, classes_of(table.path, table.columns[label], (text for _, (text,) in table.rows(label)), wishes)
 
 
 def _codes(column: pa.ChunkedArray, table: dict[str, int]) -> Ints:

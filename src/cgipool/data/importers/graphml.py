@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from cgipool.data.graphs import GraphSet
 from cgipool.data.importers.gather import Coded, Gather
 from cgipool.data.importers.imported import Imported
-from cgipool.data.importers.labels import Classes, choose_label, classes_of, is_missing
+from cgipool.data.importers.labels import NO_CLASSES, WITHOUT, Classes, choose_label, classes_of
 from cgipool.data.importers.table import Table
 from cgipool.data.importers.wishes import Wishes
 from cgipool.data.names import Names
@@ -29,24 +29,31 @@ LABELS, SUFFIX, WEIGHT = "labels.csv", ".graphml", "weight"
 
 def read_graphml(path: Path, name: str, wishes: Wishes, work: Work) -> Iterator[Imported]:
     """The set of a file or of a folder in one piece; its files are read twice: for the classes, then for the graphs."""
-    classes, label_of = (_from_table if (path / LABELS).is_file() else _from_graphs)(path, wishes)
+    classes, label_of = _classes(path, wishes)
     building = _Building()
     kept: list[int] = []
     names: list[str] = []
     y: list[int] = []
     for row, (title, graph) in enumerate(_graphs(path), start=1):
-        if title not in label_of:
+        if classes.names and title not in label_of:
             raise UserError(f"{path / LABELS} has one class for each file, but one holds several graphs, as {title}")
-        if is_missing(label_of[title]):
+        if (number := classes.number(label_of.get(title, ""))) is None:
             continue
         building.add(title, graph)
         kept.append(row)
         names.append(title)
-        y.append(classes.code[label_of[title]])
+        y.append(number)
     graphs = building.graph_set(name, y, classes.names)
     if len(kept) < len(label_of):
         graphs.dropped["graphs without a label"] = len(label_of) - len(kept)
     yield Imported(graphs, {"row": kept, "id": names})
+
+
+def _classes(path: Path, wishes: Wishes) -> tuple[Classes, dict[str, str]]:
+    """The classes and each graph's label; no label where no classes are read."""
+    if wishes.unlabelled:
+        return NO_CLASSES, {}
+    return (_from_table if (path / LABELS).is_file() else _from_graphs)(path, wishes)
 
 
 def _from_table(path: Path, wishes: Wishes) -> tuple[Classes, dict[str, str]]:
@@ -73,7 +80,8 @@ def _from_graphs(path: Path, wishes: Wishes) -> tuple[Classes, dict[str, str]]:
     data = {title: {key: str(value).strip() for key, value in _own(graph).items()} for title, graph in _graphs(path)}
     keys = dict.fromkeys(key for held in data.values() for key in held)
     if not keys:
-        raise UserError(f"{path}: the graphs carry no class, and there is no {LABELS} with columns graph and label")
+        none = f"the graphs carry no class, and there is no {LABELS} with columns graph and label"
+        raise UserError(f"{path}: {none}; {WITHOUT}")
     label = choose_label(path, list(keys), wishes.label)
     found = {title: held.get(label, "") for title, held in data.items()}
     return classes_of(path, label, found.values(), wishes), found

@@ -16,6 +16,9 @@ USUAL = ("label", "class", "y")
 MISSING = frozenset(("", "na", "n/a", "nan", "null"))
 """What stands for a missing label, in any case of letters."""
 
+WITHOUT = "for graphs without classes, to predict these, there is --unlabelled"
+"""What a message says where no classes are found."""
+
 MOST = 100
 """More classes than this are taken for a mistake: a column of names or measurements."""
 
@@ -27,7 +30,7 @@ def choose_label(path: Path, columns: Sequence[str], asked: str | None) -> str:
             raise UserError(f"{path} has no label column {asked!r}; it may be one of: {few(columns)}")
         return asked
     if not columns:
-        raise UserError(f"{path} has no column for the label")
+        raise UserError(f"{path} has no column for the label; {WITHOUT}")
     usual = [name for name in columns if name.lower() in USUAL]
     likely = usual if usual else list(columns)
     if len(likely) > 1:
@@ -48,6 +51,16 @@ class Classes:
     code: dict[str, int]
     """From a field as it stands in the source to the number of its class; missing labels are not in it."""
 
+    def number(self, text: str) -> int | None:
+        """The class of a row with this label: None where that is missing, −1 where no classes are read."""
+        if not self.names:
+            return -1
+        return None if is_missing(text) else self.code[text]
+
+
+NO_CLASSES = Classes((), {})
+"""Where no classes are read."""
+
 
 def classes_of(path: Path, column: str, fields: Iterable[str], wishes: Wishes) -> Classes:
     """The classes in these fields, one per row; what cannot be classified is an error that says how to go on."""
@@ -66,7 +79,7 @@ def classes_of(path: Path, column: str, fields: Iterable[str], wishes: Wishes) -
     if rows == 0:
         raise UserError(f"{path} has no rows")
     if missing == rows:
-        raise UserError(f"{where} is empty in all {rows:,} rows")
+        raise UserError(f"{where} is empty in all {rows:,} rows; {WITHOUT}")
     if missing and not wishes.skip_unlabelled:
         count = f"{missing:,} of {rows:,} rows, the first of them row {first}"
         raise UserError(f"{where} has no label in {count}; --skip-unlabelled leaves such rows out")

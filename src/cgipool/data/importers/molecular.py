@@ -1,4 +1,4 @@
-"""Molecules with labels, one after another, to the pieces of a set."""
+"""Molecules, one after another, to the pieces of a set."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from cgipool.data.importers.chem import Chem
 from cgipool.data.importers.imported import Imported, Skipped
-from cgipool.data.importers.labels import Classes, is_missing
+from cgipool.data.importers.labels import Classes
 from cgipool.data.importers.wishes import Wishes
 from cgipool.data.molecules import MoleculeFeaturizer, NotAMoleculeError, parse_block, parse_smiles
 from cgipool.errors import UserError
@@ -49,7 +49,9 @@ def gather_molecules(
         first = first or next(iter(piece.skipped), None)
         found += len(piece.y)
         yield piece.imported(name, classes)
-    if not found and first is not None:
+    if not found:
+        if first is None:
+            raise UserError(f"{path} has no rows")
         raise UserError(f"{path}: not one row is a molecule; the first, row {first.row}: {first.reason}")
 
 
@@ -66,7 +68,7 @@ class _Piece:
 
     def add(self, entry: Entry, classes: Classes) -> Skipped | None:
         """Add a row; the row itself if it is no molecule."""
-        if is_missing(entry.label):
+        if (y := classes.number(entry.label)) is None:
             self._unlabelled += 1
             return None
         try:
@@ -79,7 +81,7 @@ class _Piece:
             return self.skipped[-1]
         self._cut += molecule is not whole
         self._featurizer.add(self._gather, molecule)
-        self.y.append(classes.code[entry.label])
+        self.y.append(y)
         told = (entry.row, entry.id, Chem.MolToSmiles(whole) if self._molfiles else entry.text)
         for column, value in zip(self._ids.values(), told, strict=True):
             column.append(value)

@@ -13,6 +13,7 @@ from typing import Any
 
 from cgipool.data.graphs import GraphSet
 from cgipool.data.importers.imported import Imported
+from cgipool.data.importers.labels import WITHOUT
 from cgipool.data.importers.wishes import Wishes
 from cgipool.data.spill import Work
 from cgipool.errors import UserError
@@ -25,7 +26,11 @@ def read_pyg(path: Path, name: str, wishes: Wishes, work: Work) -> Iterator[Impo
     from torch_geometric.data import Data
 
     try:
-        graphs = GraphSet.from_pyg([Data.from_dict(held) for held in _dicts(_load(path))], name)
+        held = list(_dicts(_load(path)))
+        if not wishes.unlabelled and all(graph.get("y") is None for graph in held):
+            raise UserError(f"its graphs have no y; {WITHOUT}")
+        names = {"class_names": ()} if wishes.unlabelled else {}
+        graphs = GraphSet.from_pyg([Data.from_dict(graph) for graph in held], name, **names)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     yield Imported(graphs, {"row": range(1, graphs.n_graphs + 1)})

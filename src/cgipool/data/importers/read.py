@@ -10,7 +10,7 @@ from typing import NamedTuple
 from cgipool.data.importers.imported import Imported, together
 from cgipool.data.importers.saving import Pieces, Saved, save_pieces
 from cgipool.data.importers.solubility import NAME, read_solubility
-from cgipool.data.importers.wishes import Wishes
+from cgipool.data.importers.wishes import OF_CLASSES, Wishes
 from cgipool.data.spill import IN_MEMORY, Tell, Work, nobody
 from cgipool.data.store import is_saved
 from cgipool.errors import UserError, unknown
@@ -18,7 +18,7 @@ from cgipool.errors import UserError, unknown
 Reader = Callable[[Path, str, Wishes, Work], Iterator[Imported]]
 """Takes the path, the name of the set, the options, and where to hold what must be held; gives piece after piece."""
 
-TABLE = ("label", "threshold", "skip_unlabelled")
+TABLE = (*OF_CLASSES, "unlabelled")
 MOLECULES = (*TABLE, "strict", "largest_fragment")
 
 
@@ -36,14 +36,14 @@ class Format(NamedTuple):
 
 
 FORMATS: dict[str, Format] = {
-    "tu": Format("tu:read_tu_set", (".zip",), ()),
+    "tu": Format("tu:read_tu_set", (".zip",), ("unlabelled",)),
     "smiles": Format(
         "smiles:read_smiles", (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz"), ("smiles", *MOLECULES), True
     ),
     "sdf": Format("sdf:read_sdf", (".sdf", ".sd", ".sdf.gz"), MOLECULES, molecules=True),
     "graphml": Format("graphml:read_graphml", (".graphml",), TABLE),
     "edges": Format("edges:read_edges", (), (*TABLE, "strict")),
-    "pyg": Format("pyg:read_pyg", (".pt", ".pth"), ()),
+    "pyg": Format("pyg:read_pyg", (".pt", ".pth"), ("unlabelled",)),
 }
 
 

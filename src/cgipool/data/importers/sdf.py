@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from cgipool.data.importers.imported import Imported
-from cgipool.data.importers.labels import choose_label, classes_of
+from cgipool.data.importers.labels import NO_CLASSES, WITHOUT, Classes, choose_label, classes_of
 from cgipool.data.importers.molecular import Entry, gather_molecules
 from cgipool.data.importers.wishes import Wishes
 from cgipool.data.spill import Work
@@ -28,18 +28,23 @@ class Record(NamedTuple):
 
 def read_sdf(path: Path, name: str, wishes: Wishes, work: Work) -> Iterator[Imported]:
     """The set of an SDF; its text is read three times (names, classes, molecules) so that nothing of it is held."""
-    names: dict[str, None] = {}
-    for record in records(path):
-        names.update(dict.fromkeys(record.data))
-    if not names:
-        raise UserError(f"{path} holds no molecule with data items; a class is needed for each")
-    label = choose_label(path, list(names), wishes.label)
-    classes = classes_of(path, label, (record.data.get(label, "") for record in records(path)), wishes)
+    label, classes = ("", NO_CLASSES) if wishes.unlabelled else _classes(path, wishes)
     entries = (
         Entry(row, record.title, record.block, record.data.get(label, ""))
         for row, record in enumerate(records(path), start=1)
     )
     return gather_molecules(path, name, entries, classes, wishes, molfiles=True)
+
+
+def _classes(path: Path, wishes: Wishes) -> tuple[str, Classes]:
+    """The name of the data item with the classes, and the classes."""
+    names: dict[str, None] = {}
+    for record in records(path):
+        names.update(dict.fromkeys(record.data))
+    if not names:
+        raise UserError(f"{path} holds no molecule with data items; a class is needed for each; {WITHOUT}")
+    label = choose_label(path, list(names), wishes.label)
+    return label, classes_of(path, label, (record.data.get(label, "") for record in records(path)), wishes)
 
 
 def records(path: Path) -> Iterator[Record]:

@@ -5,7 +5,7 @@ from itertools import islice
 from pathlib import Path
 
 from cgipool.data.importers.imported import Imported
-from cgipool.data.importers.labels import choose_label, classes_of
+from cgipool.data.importers.labels import NO_CLASSES, choose_label, classes_of
 from cgipool.data.importers.molecular import Entry, gather_molecules
 from cgipool.data.importers.table import Table, few
 from cgipool.data.importers.wishes import Wishes
@@ -20,11 +20,13 @@ IDS = ("id", "name")
 
 
 def read_smiles(path: Path, name: str, wishes: Wishes, work: Work) -> Iterator[Imported]:
-    """The set of a table; the labels are looked at first, since that is quick."""
+    """The set of a table; the labels, if any are read, are looked at first, since that is quick."""
     table = Table(path)
     smiles, identity = _smiles_column(table, wishes.smiles), _usual(table, IDS)
     if identity is not None and table.columns[identity] == wishes.label:
         identity = None
+    if wishes.unlabelled:
+        return gather_molecules(path, name, _entries(table, smiles, None, identity), NO_CLASSES, wishes)
     others = [column for j, column in enumerate(table.columns) if j not in (smiles, identity)]
     label = table.column(choose_label(path, others, wishes.label))
     fields = (text for _, (text,) in table.rows(label))
@@ -44,10 +46,11 @@ def molecule_rows(
         yield (names[0] if names and names[0] else str(row)), text
 
 
-def _entries(table: Table, smiles: int, label: int, identity: int | None) -> Iterator[Entry]:
-    columns = (smiles, label) if identity is None else (smiles, label, identity)
-    for row, (text, label_text, *names) in table.rows(*columns):
-        yield Entry(row, names[0] if names else "", text, label_text)
+def _entries(table: Table, smiles: int, label: int | None, identity: int | None) -> Iterator[Entry]:
+    chosen = [column for column in (smiles, label, identity) if column is not None]
+    for row, (text, *others) in table.rows(*chosen):
+        label_text = "" if label is None else others[0]
+        yield Entry(row, "" if identity is None else others[-1], text, label_text)
 
 
 def _smiles_column(table: Table, asked: str | None) -> int:

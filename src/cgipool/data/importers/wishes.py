@@ -4,6 +4,9 @@ from dataclasses import dataclass, fields
 
 from cgipool.errors import UserError
 
+OF_CLASSES = ("label", "threshold", "skip_unlabelled")
+"""The options that say which classes there are."""
+
 
 @dataclass(frozen=True)
 class Wishes:
@@ -21,9 +24,16 @@ class Wishes:
     """A row that cannot be read is an error, instead of being left out and listed."""
     largest_fragment: bool = False
     """Of each molecule keep the largest fragment only."""
+    unlabelled: bool = False
+    """Read no classes: the graphs are for predictions."""
 
     def only(self, form: str, useful: tuple[str, ...]) -> None:
-        """An error if an option is set that the format has no use for."""
+        """An error if an option is set that the format has no use for, or one for classes where none are read."""
         for field in fields(self):
-            if getattr(self, field.name) != field.default and field.name not in useful:
-                raise UserError(f"--{field.name.replace('_', '-')} has no use with the format {form}")
+            if getattr(self, field.name) == field.default:
+                continue
+            option = f"--{field.name.replace('_', '-')}"
+            if field.name not in useful:
+                raise UserError(f"{option} has no use with the format {form}")
+            if self.unlabelled and field.name in OF_CLASSES:
+                raise UserError(f"{option} has no use with --unlabelled, which reads no classes")
