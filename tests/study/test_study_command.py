@@ -135,6 +135,25 @@ def test_compare_on_ones_own_graphs(
     assert ", 0 of them new" in ok(capsys, *words)
 
 
+def test_compare_tells_what_it_replaces(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for step in (10, 5):
+        load_dataset("motifs").subset(range(0, 1000, step)).save(f"{step}/mine")
+
+    def said(*words: str) -> str:
+        assert main(["compare", *words, "--splits", "2", "--set", "width=8", "--set", "epochs=1"]) == 0
+        return capsys.readouterr().err
+
+    assert "replaces" not in said("10/mine", "--methods", "majority") + said("10/mine", "--methods", "majority,none")
+    other = said("5/mine", "--methods", "majority")
+    assert other.startswith("runs/compare-motifs holds a comparison of other data, methods or settings (100 graphs, ")
+    assert "this one replaces it and its report, unless --store names another folder" in other
+    assert "(200 graphs" in said("5/mine", "--methods", "majority", "--seed", "1")
+    assert "replaces" not in said("5/mine", "--methods", "majority", "--store", "runs/other")
+
+
 def test_compare_on_molecules_has_a_row_of_fingerprints(
     tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

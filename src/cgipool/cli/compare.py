@@ -47,7 +47,7 @@ def compare(
     from cgipool.pool import METHODS
     from cgipool.report import write_report
     from cgipool.study import fingerprints
-    from cgipool.study.compare import comparison
+    from cgipool.study.compare import comparison, replaced_by
 
     names = list(METHODS) if methods == "all" else [name.strip() for name in methods.split(",")]
     if fingerprints.NAME not in names and fingerprints.smiles_of(data) is not None:
@@ -59,6 +59,13 @@ def compare(
     study = comparison(graphs, data, names, recipe, splits, split_kind, seed, changes or [])
     tell_of_unused(graphs, study.cells[0].recipe)
     folder = store or Path("runs") / study.name
+    before = replaced_by(study, folder)
+    if before is not None:
+        typer.echo(
+            f"{folder} holds a comparison of other data, methods or settings ({before}); this one replaces it"
+            f"{'' if out else ' and its report'}, unless --store names another folder",
+            err=True,
+        )
     outcome = run_cells(study, study.cells, folder, device, jobs, limit, retry_failed)
     written = write_report(folder, out or folder / "report", [study.name])
     typer.echo((out or folder / "report").joinpath(f"{study.name}.md").read_text(encoding="utf-8"))

@@ -1,12 +1,14 @@
 """A study of one data set, perhaps the user's own: all methods under one protocol."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from cgipool.data.catalogue import CATALOGUE
 from cgipool.data.graphs import GraphSet
 from cgipool.data.splits import KINDS, check_graphs, random_splits
-from cgipool.errors import unknown
+from cgipool.errors import UserError, unknown
+from cgipool.files import read_json
 from cgipool.pool import method_named
 from cgipool.study import fingerprints
 from cgipool.study.cell import Cell, Protocol
@@ -62,3 +64,12 @@ def comparison(
         axes={"method": list(methods), "dataset": [graphs.name]},
         cells=cells,
     )
+
+
+def replaced_by(study: Study, folder: Path) -> str | None:
+    """What the comparison of this name in a store is about, if it has cells that this one has not."""
+    with suppress(UserError, AttributeError, KeyError, TypeError):  # there is none, or it is damaged
+        before = read_json(folder / "studies" / f"{study.name}.json")
+        if {cell["key"] for cell in before["cells"]} - {cell.key for cell in study.cells}:
+            return str(before["about"]).removesuffix(".")
+    return None
