@@ -135,6 +135,15 @@ def test_compare_on_ones_own_graphs(
     assert ", 0 of them new" in ok(capsys, *words)
 
 
+def test_compare_ensembles(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    words = ("--splits", "2", "--ensemble", "2", "--set", "width=8", "--set", "epochs=1")
+    said = ok(capsys, "compare", "motifs", "--methods", "majority,none", *words, "--store", tmp_path)
+    assert "2 random splits, recipe paper, ensembles of 2" in said
+    records = read_book(tmp_path).records.values()
+    assert [record.cell["ensemble"] for record in records] == [2, 2]
+    assert all(len(row["members"]) == 2 for record in records for row in record.splits)
+
+
 def test_compare_tells_what_it_replaces(
     tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,6 +177,10 @@ def test_compare_on_molecules_has_a_row_of_fingerprints(
         r for r in read_book(next(Path("runs").glob("compare-*"))).records.values() if "ecfp" in r.cell["method"]
     )
     assert [row["graphs"] for row in record.splits] == [{"train": 32, "val": 4, "test": 4}] * 2
+    words = ("--splits", "2", "--ensemble", "2", "--set", "width=8", "--set", "epochs=2")
+    assert ", 1 of them new" in ok(capsys, "compare", "mine", "--methods", "none", *words), (
+        "a forest is no ensemble of 2"
+    )
 
 
 def test_compare_on_scaffold_splits(

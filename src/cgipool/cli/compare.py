@@ -26,6 +26,9 @@ def compare(
         str, typer.Option(help="random, stratified, distinct, or scaffold for molecules.")
     ] = "random",
     seed: Annotated[int, typer.Option(min=0, help="Of splits, weights and all draws.")] = 0,
+    ensemble: Annotated[
+        int, typer.Option(min=1, help="Members of an ensemble per split; their probabilities are averaged.")
+    ] = 1,
     changes: CHANGES = None,
     store: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The folder that keeps results. Default: runs/compare-NAME.")
@@ -56,7 +59,7 @@ def compare(
         raise UserError("--methods names a method twice")
     with downloading() as progress:
         graphs = load_dataset(data, progress=progress)
-    study = comparison(graphs, data, names, recipe, splits, split_kind, seed, changes or [])
+    study = comparison(graphs, data, names, recipe, splits, split_kind, seed, changes or [], ensemble)
     tell_of_unused(graphs, study.cells[0].recipe)
     folder = store or Path("runs") / study.name
     before = replaced_by(study, folder)

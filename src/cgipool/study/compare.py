@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from cgipool.data.catalogue import CATALOGUE
@@ -27,8 +28,10 @@ def comparison(
     split_kind: str,
     seed: int,
     changes: Sequence[str] = (),
+    ensemble: int = 1,
 ) -> Study:
-    """The study; `given` is how the user named the data set. Its cells know a set of the user's own by its content."""
+    """The study; `given` is how the user named the data set. Its cells know a set of the user's own by its content. The
+    control by fingerprints, a forest anyway, is no ensemble of several."""
     check_graphs(graphs)
     for method in methods:
         if method != fingerprints.NAME:
@@ -38,7 +41,7 @@ def comparison(
     if split_kind == "scaffold":
         random_splits(graphs, seed=seed, indices=[0], kind=split_kind)  # told now, not by every cell: these have none
     chosen = recipe_named(recipe, graphs.family).but(**parse_settings(changes))
-    protocol = Protocol(splits=splits, seed=seed, split_kind=split_kind)
+    protocol = Protocol(splits=splits, seed=seed, split_kind=split_kind, ensemble=ensemble)
     known = graphs.name in CATALOGUE and given == graphs.name
     path, content = (None, None) if known else (Path(given), content_of(graphs))
     cells = [
@@ -46,7 +49,7 @@ def comparison(
             method,
             graphs.name,
             chosen,
-            protocol,
+            replace(protocol, ensemble=1) if method == fingerprints.NAME else protocol,
             {"method": method, "dataset": graphs.name},
             path=path,
             content=content,
@@ -54,6 +57,7 @@ def comparison(
         for method in methods
     ]
     how = f"{counted(splits, f'{split_kind} split')}, recipe {chosen.name}"
+    how += f", ensembles of {ensemble}" if ensemble > 1 else ""
     return Study(
         name="compare-" + "".join(c if c.isalnum() or c in "._-" else "-" for c in graphs.name),
         title=f"Pooling methods on {graphs.name}",
