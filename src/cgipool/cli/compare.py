@@ -47,6 +47,7 @@ def compare(
     from cgipool.cli.progress import downloading
     from cgipool.cli.study import conclude, run_cells
     from cgipool.data import load_dataset
+    from cgipool.files import writable_folder
     from cgipool.pool import METHODS
     from cgipool.report import write_report
     from cgipool.study import fingerprints
@@ -62,6 +63,8 @@ def compare(
     study = comparison(graphs, data, names, recipe, splits, split_kind, seed, changes or [], ensemble)
     tell_of_unused(graphs, study.cells[0].recipe)
     folder = store or Path("runs") / study.name
+    report = out or folder / "report"
+    writable_folder(report)
     before = replaced_by(study, folder)
     if before is not None:
         typer.echo(
@@ -70,8 +73,8 @@ def compare(
             err=True,
         )
     outcome = run_cells(study, study.cells, folder, device, jobs, limit, retry_failed)
-    written = write_report(folder, out or folder / "report", [study.name])
-    typer.echo((out or folder / "report").joinpath(f"{study.name}.md").read_text(encoding="utf-8"))
+    written = write_report(folder, report, [study.name])
+    typer.echo(report.joinpath(f"{study.name}.md").read_text(encoding="utf-8"))
     typer.echo(f"page: {next(path for path in written.files if path.name == 'index.html')}")
     for problem in written.problems:
         typer.echo(f"problem: {problem}")
