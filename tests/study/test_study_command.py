@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -16,7 +17,9 @@ import pytest
 from cgipool import load_dataset
 from cgipool.cli import main
 from cgipool.data.splits import read_splits
+from cgipool.study.plan import read_study
 from cgipool.study.records import read_book
+from cgipool.study.store import Store
 
 STUDIES = [
     path for path in (Path(__file__).resolve().parents[2] / "studies").glob("*.toml") if "search" not in path.stem
@@ -99,6 +102,25 @@ def test_only_and_export(file: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert [row["method"] for row in rows] == ["none", "none"]
     assert main(["study", "run", str(file), "--store", str(store), "--only", "method=sag"]) == 2
     assert "unknown method 'sag'" in capsys.readouterr().err
+
+
+def test_who_is_gone_is_not_at_work(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    store = Store(tmp_path / "store")
+    study = read_study(file)
+    store.remember(study.to_json())
+    code = "import sys, pathlib, os; from cgipool.study.claims import Claims; Claims(pathlib.Path(sys.argv[1])).take("
+    code += "sys.argv[2]); os._exit(9)"
+    subprocess.run([sys.executable, "-c", code, str(store.folder / "claims"), study.cells[0].key])
+    with store.claims.take(study.cells[1].key):
+        lines = ok(capsys, "study", "status", store.folder).splitlines()
+        assert lines[1].split() == ["two", "2", "0", "0", "1", "1"]
+        assert re.fullmatch(r"left behind: method=topk,.*, which is gone; the next run takes it over", lines[2])
+        assert re.fullmatch(r"at work: method=none,.*, seen \d+ s ago", lines[3])
+        for path in (store.folder / "claims").iterdir():
+            os.utime(path, (0, 0))
+        assert re.search(
+            r"left behind: method=none,.*, not seen for \d+\.\d h; the", ok(capsys, "study", "status", store.folder)
+        )
 
 
 def test_two_at_once_and_a_device_that_is_none(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

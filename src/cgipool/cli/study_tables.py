@@ -58,8 +58,8 @@ def fetch_line(datasets: Iterable[str]) -> str:
 def status_lines(
     book: "Book", searches: Sequence["SearchRecord"], claims: "Claims", store: Path
 ) -> Iterator[Table | str]:
-    """Each study and each rung of a search in a row, then who is at work, failures with reasons, and problems of the
-    store."""
+    """Each study and each rung of a search in a row, then who is at work and who was, failures with reasons, and
+    problems of the store."""
     asked = [cell for study in book.studies for cell in study.cells]
     asked += [cell for search in searches for rung in search.rungs for cell in rung.cells]
     wanted = {cell.key: cell for cell in asked}
@@ -75,14 +75,22 @@ def status_lines(
         yield _search_line(search, book, store)
     for key, holder in holders.items():
         if holder is not None:
-            state = "looks dead" if holder.expired else f"seen {holder.age:.0f} s ago"
-            yield f"at work: {wanted[key].name}: {holder.host}, process {holder.pid}, {state}"
+            yield _holder_line(wanted[key].name, holder, claims.expiry)
     for key, reason in book.failed.items():
         if key not in book.records:
             name = wanted[key].name if key in wanted else key
             yield f"failed: {name}: {reason} (--retry-failed tries again; the log is in failed/{key}.json)"
     for problem in book.problems:
         yield f"problem: {problem}"
+
+
+def _holder_line(name: str, holder: "Holder", expiry: float) -> str:
+    """Who has a cell in hand, or had it."""
+    who = f"{holder.host}, process {holder.pid}"
+    if not holder.expired:
+        return f"at work: {name}: {who}, seen {holder.age:.0f} s ago"
+    why = "which is gone" if holder.age <= expiry else f"not seen for {in_words(holder.age)}"
+    return f"left behind: {name}: by {who}, {why}; the next run takes it over"
 
 
 def _counts(cells: Sequence["Wanted"], book: "Book", holders: Mapping[str, "Holder | None"]) -> Iterator[str]:
