@@ -19,6 +19,8 @@ import pytest
 from cgipool.cli import errors, main
 from cgipool.cli.train import parse_ratio
 from cgipool.data import CATALOGUE, motifs
+from cgipool.errors import UserError
+from cgipool.training.run import check_device
 from cgipool.version import __version__
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -208,8 +210,9 @@ RATIO = "ratio must be a share in (0, 1] or a whole number of nodes from 1, not 
         ("train --vocabulary some", "unknown vocabulary 'some'; "),
         ("train --class-weight even", "unknown class weight 'even'; "),
         ("train --split-kind odd", "unknown kind of split 'odd'; "),
-        ("train --device gpu", "device 'gpu' cannot be used: "),
-        ("train --device meta", "device 'meta' cannot be used: "),
+        ("train --device gpu", "device 'gpu' cannot be used: it must be cpu, cuda or cuda:N"),
+        ("train --device cuda:x", "device 'cuda:x' cannot be used: it must be cpu, cuda or cuda:N"),
+        ("train --device meta", "device 'meta' cannot be used: it must be cpu, cuda or cuda:N"),
         ("train --ratio 0", RATIO + "0"),
         ("train --ratio 0.0", RATIO + "0.0"),
         ("train --ratio -0.5", RATIO + "-0.5"),
@@ -238,6 +241,16 @@ RATIO = "ratio must be a share in (0, 1] or a whole number of nodes from 1, not 
 )
 def test_mistakes(capsys: pytest.CaptureFixture[str], own_cache: Path, arguments: str, message: str) -> None:
     assert message in refused(capsys, *arguments.split())
+
+
+def test_of_a_gpu_that_is_not_there_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("no such GPU here\nand more")
+
+    monkeypatch.setattr("torch.zeros", fail)
+    for device in ("cuda", "cuda:7"):
+        with pytest.raises(UserError, match=f"^device '{device}' cannot be used: no such GPU here$"):
+            check_device(device)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cgipool.cli import main
 from cgipool.errors import UserError
-from cgipool.files import read_array, writable, write_atomically
+from cgipool.files import read_array, writable, writable_folder, write_atomically
 
 
 def test_a_link_stays_and_its_file_is_replaced(tmp_path: Path) -> None:
@@ -32,6 +33,35 @@ def test_a_pipe_is_written_to(tmp_path: Path) -> None:
     reader.join()
     assert found == ["rows"]
     assert pipe.is_fifo()
+
+
+def test_whether_a_place_can_be_written_is_found_out_by_trying(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real/file")
+    for path in (tmp_path / "new", tmp_path / "link"):
+        writable(path)
+    writable_folder(tmp_path / "deep" / "folder")
+    assert sorted(os.listdir(tmp_path)) == ["link", "real"], "nothing is left of it"
+    assert not os.listdir(tmp_path / "real")
+    (tmp_path / "real").rmdir()
+    with pytest.raises(UserError, match=r"cannot write .*link: No such file or directory"):
+        writable(tmp_path / "link")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"cannot write .*file/below: .*file is no folder"):
+        writable_folder(tmp_path / "file" / "below")
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder in which not even root can write")
+@pytest.mark.parametrize("words", [["fit", "motifs"], ["compare", "motifs", "--methods", "none"]])
+def test_what_cannot_be_written_is_told_before_training(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([*words, "--out", "/proc/new"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "cannot write /proc/new: " in error
+    assert not os.listdir(tmp_path)
 
 
 @pytest.mark.parametrize("mmap", [False, True])

@@ -25,9 +25,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
             write(path)
             return
         target = Path(os.path.realpath(path))
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        os.close(handle)
-        temporary = Path(name)
+        temporary = _neighbour(target)
         write(temporary)
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
@@ -53,8 +51,30 @@ def writable(path: Path) -> None:
         return
     if not path.parent.is_dir():
         raise UserError(f"cannot write {path}: there is no folder {path.parent}")
-    if not os.access(path.parent, os.W_OK):
-        raise UserError(f"cannot write {path}: permission denied")
+    _try(path, Path(os.path.realpath(path)))
+
+
+def writable_folder(path: Path) -> None:
+    """An error unless files can be written into a folder, or it can be made where it is not there yet."""
+    there = next(place for place in (path.absolute(), *path.absolute().parents) if os.path.lexists(place))
+    if not there.is_dir():
+        raise UserError(f"cannot write {path}: {there} is no folder")
+    _try(path, there / "file")
+
+
+def _try(path: Path, target: Path) -> None:
+    """An error about `path` unless a file can be made beside a target: permissions alone do not tell."""
+    try:
+        _neighbour(target).unlink()
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def _neighbour(target: Path) -> Path:
+    """A new file beside a target, empty and with a name of its own."""
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    os.close(handle)
+    return Path(name)
 
 
 def _is_special(path: Path) -> bool:

@@ -216,6 +216,7 @@ def test_a_killed_holder_is_replaced_at_once(tmp_path: Path, start: Start):
     assert line(process) == "has"
     assert contended.take("key") is None
     process.kill()
+    assert soon(lambda: contended.holder("key").expired), "before its parent has asked how it ended"
     process.communicate()
     holder = contended.holder("key")
     assert holder is not None

@@ -21,6 +21,7 @@ from cgipool import load_dataset
 from cgipool.cli import main
 from cgipool.errors import UserError
 from cgipool.study.cell import Cell, Protocol
+from cgipool.study.claims import Claims
 from cgipool.study.gather import split_rows
 from cgipool.study.halving import Mean, Score, kept, mean_over, ranked, score
 from cgipool.study.plan import study_of
@@ -526,6 +527,32 @@ def test_killed_in_the_second_rung_and_resumed(whole: Path, file: Path, tmp_path
     assert all(path.read_bytes() == content for path, content in finished.items())
     assert told(tmp_path) == told(whole)
     assert without_times(tmp_path) == without_times(whole)
+
+
+def test_the_status_of_a_store_tells_of_its_searches(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    assert main(["study", "status", str(whole)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:3] == ["search", "rung", "settings"], "there is no study to show"
+    assert lines[1].split() == ["tiny", "rung", "1", "4", "8", "8", "0", "0", "0"]
+    assert f"the best setting is {told(whole)['winner']['name']} " in " ".join(lines[4:])
+
+    half = tmp_path / "half"
+    shutil.copytree(whole, half)
+    changed = told(half) | {"winner": None}
+    changed["rungs"][2]["trials"] = []
+    (half / "searches" / "tiny.json").write_text(json.dumps(changed))
+    (half / "searches" / "odd.json").write_text("{}")
+    (half / "cells" / f"{changed['rungs'][1]['trials'][1]['cells'][0]}.json").unlink()
+    with Claims(half / "claims").take(changed["rungs"][1]["trials"][1]["cells"][0]):
+        assert main(["study", "status", str(half)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[2:] for line in lines[2:4]] == [["2", "4", "3", "0", "1", "0"], ["a", "time", *"––––––"]]
+    out = " ".join(" ".join(lines[4:]).split())
+    assert f"search tiny: `cgipool study search FILE --store {half}`, with the options of before, goes on" in out
+    assert f"at work: setting={changed['rungs'][1]['trials'][1]['name']},method=topk,dataset=motifs" in out
+    assert "odd.json is no search of this format" in out
 
 
 def test_stopped_by_the_clock(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

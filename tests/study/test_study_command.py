@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -16,7 +17,9 @@ import pytest
 from cgipool import load_dataset
 from cgipool.cli import main
 from cgipool.data.splits import read_splits
+from cgipool.study.plan import read_study
 from cgipool.study.records import read_book
+from cgipool.study.store import Store
 
 STUDIES = [
     path for path in (Path(__file__).resolve().parents[2] / "studies").glob("*.toml") if "search" not in path.stem
@@ -101,6 +104,25 @@ def test_only_and_export(file: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "unknown method 'sag'" in capsys.readouterr().err
 
 
+def test_who_is_gone_is_not_at_work(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    store = Store(tmp_path / "store")
+    study = read_study(file)
+    store.remember(study.to_json())
+    code = "import sys, pathlib, os; from cgipool.study.claims import Claims; Claims(pathlib.Path(sys.argv[1])).take("
+    code += "sys.argv[2]); os._exit(9)"
+    subprocess.run([sys.executable, "-c", code, str(store.folder / "claims"), study.cells[0].key])
+    with store.claims.take(study.cells[1].key):
+        lines = ok(capsys, "study", "status", store.folder).splitlines()
+        assert lines[1].split() == ["two", "2", "0", "0", "1", "1"]
+        assert re.fullmatch(r"left behind: method=topk,.*, which is gone; the next run takes it over", lines[2])
+        assert re.fullmatch(r"at work: method=none,.*, seen \d+ s ago", lines[3])
+        for path in (store.folder / "claims").iterdir():
+            os.utime(path, (0, 0))
+        assert re.search(
+            r"left behind: method=none,.*, not seen for \d+\.\d h; the", ok(capsys, "study", "status", store.folder)
+        )
+
+
 def test_two_at_once_and_a_device_that_is_none(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert "2 of 2 cells" in ok(capsys, "study", "run", file, "--store", tmp_path / "s", "--at-once", "2")
     assert main(["study", "run", str(file), "--store", str(tmp_path / "s"), "--device", "cpu,gpu9"]) == 2
@@ -135,6 +157,34 @@ def test_compare_on_ones_own_graphs(
     assert ", 0 of them new" in ok(capsys, *words)
 
 
+def test_compare_ensembles(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    words = ("--splits", "2", "--ensemble", "2", "--set", "width=8", "--set", "epochs=1")
+    said = ok(capsys, "compare", "motifs", "--methods", "majority,none", *words, "--store", tmp_path)
+    assert "2 random splits, recipe paper, ensembles of 2" in said
+    records = read_book(tmp_path).records.values()
+    assert [record.cell["ensemble"] for record in records] == [2, 2]
+    assert all(len(row["members"]) == 2 for record in records for row in record.splits)
+
+
+def test_compare_tells_what_it_replaces(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for step in (10, 5):
+        load_dataset("motifs").subset(range(0, 1000, step)).save(f"{step}/mine")
+
+    def said(*words: str) -> str:
+        assert main(["compare", *words, "--splits", "2", "--set", "width=8", "--set", "epochs=1"]) == 0
+        return capsys.readouterr().err
+
+    assert "replaces" not in said("10/mine", "--methods", "majority") + said("10/mine", "--methods", "majority,none")
+    other = said("5/mine", "--methods", "majority")
+    assert other.startswith("runs/compare-motifs holds a comparison of other data, methods or settings (100 graphs, ")
+    assert "this one replaces it and its report, unless --store names another folder" in other
+    assert "(200 graphs" in said("5/mine", "--methods", "majority", "--seed", "1")
+    assert "replaces" not in said("5/mine", "--methods", "majority", "--store", "runs/other")
+
+
 def test_compare_on_molecules_has_a_row_of_fingerprints(
     tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,6 +199,10 @@ def test_compare_on_molecules_has_a_row_of_fingerprints(
         r for r in read_book(next(Path("runs").glob("compare-*"))).records.values() if "ecfp" in r.cell["method"]
     )
     assert [row["graphs"] for row in record.splits] == [{"train": 32, "val": 4, "test": 4}] * 2
+    words = ("--splits", "2", "--ensemble", "2", "--set", "width=8", "--set", "epochs=2")
+    assert ", 1 of them new" in ok(capsys, "compare", "mine", "--methods", "none", *words), (
+        "a forest is no ensemble of 2"
+    )
 
 
 def test_compare_on_scaffold_splits(

@@ -26,6 +26,9 @@ def compare(
         str, typer.Option(help="random, stratified, distinct, or scaffold for molecules.")
     ] = "random",
     seed: Annotated[int, typer.Option(min=0, help="Of splits, weights and all draws.")] = 0,
+    ensemble: Annotated[
+        int, typer.Option(min=1, help="Members of an ensemble per split; their probabilities are averaged.")
+    ] = 1,
     changes: CHANGES = None,
     store: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The folder that keeps results. Default: runs/compare-NAME.")
@@ -44,10 +47,11 @@ def compare(
     from cgipool.cli.progress import downloading
     from cgipool.cli.study import conclude, run_cells
     from cgipool.data import load_dataset
+    from cgipool.files import writable_folder
     from cgipool.pool import METHODS
     from cgipool.report import write_report
     from cgipool.study import fingerprints
-    from cgipool.study.compare import comparison
+    from cgipool.study.compare import comparison, replaced_by
 
     names = list(METHODS) if methods == "all" else [name.strip() for name in methods.split(",")]
     if fingerprints.NAME not in names and fingerprints.smiles_of(data) is not None:
@@ -56,12 +60,21 @@ def compare(
         raise UserError("--methods names a method twice")
     with downloading() as progress:
         graphs = load_dataset(data, progress=progress)
-    study = comparison(graphs, data, names, recipe, splits, split_kind, seed, changes or [])
+    study = comparison(graphs, data, names, recipe, splits, split_kind, seed, changes or [], ensemble)
     tell_of_unused(graphs, study.cells[0].recipe)
     folder = store or Path("runs") / study.name
+    report = out or folder / "report"
+    writable_folder(report)
+    before = replaced_by(study, folder)
+    if before is not None:
+        typer.echo(
+            f"{folder} holds a comparison of other data, methods or settings ({before}); this one replaces it"
+            f"{'' if out else ' and its report'}, unless --store names another folder",
+            err=True,
+        )
     outcome = run_cells(study, study.cells, folder, device, jobs, limit, retry_failed)
-    written = write_report(folder, out or folder / "report", [study.name])
-    typer.echo((out or folder / "report").joinpath(f"{study.name}.md").read_text(encoding="utf-8"))
+    written = write_report(folder, report, [study.name])
+    typer.echo(report.joinpath(f"{study.name}.md").read_text(encoding="utf-8"))
     typer.echo(f"page: {next(path for path in written.files if path.name == 'index.html')}")
     for problem in written.problems:
         typer.echo(f"problem: {problem}")

@@ -204,13 +204,16 @@ def plan(
 def status(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The folder that keeps results.")] = Path("runs/store"),
 ) -> None:
-    """Show what a store holds: finished, failed (with the reason) and missing cells, and who is at work."""
+    """Show what a store holds: finished, failed (with the reason) and missing cells of its studies and searches, and
+    who is at work."""
     from cgipool.cli.study_tables import status_lines
     from cgipool.cli.tables import output
     from cgipool.study.claims import Claims
-    from cgipool.study.records import read_book
+    from cgipool.study.records import read_book, read_searches
 
-    output().print(*status_lines(read_book(store), Claims(store / "claims")), sep="\n")
+    book = read_book(store)
+    searches = read_searches(store, book)
+    output().print(*status_lines(book, searches, Claims(store / "claims"), store), sep="\n")
 
 
 @app.command()

@@ -127,6 +127,25 @@ class StudyRecord:
         return self.titles.get(axis, {}).get(str(value), str(value))
 
 
+@dataclass(frozen=True)
+class RungRecord:
+    """A round of a search; before it has begun it has no settings and no cells."""
+
+    name: str
+    settings: int
+    cells: list[Wanted]
+
+
+@dataclass(frozen=True)
+class SearchRecord:
+    """A search as its store remembers it: as of the last round that was begun or judged."""
+
+    name: str
+    rungs: list[RungRecord]
+    winner: str | None
+    """The name of the best setting, once the last rung is over."""
+
+
 @dataclass
 class Book:
     """All that a store holds."""
@@ -167,6 +186,17 @@ def read_book(folder: Path) -> Book:
     for path, value in _files(folder / "failed", book):
         book.failed[path.stem] = str(value.get("reason", "unknown")) if isinstance(value, dict) else "unknown"
     return book
+
+
+def read_searches(folder: Path, book: Book) -> list[SearchRecord]:
+    """The searches of a store, which are in no report; what cannot be read is added to the problems of its book."""
+    searches = []
+    for path, value in _files(folder / "searches", book):
+        try:
+            searches.append(_search(value))
+        except (KeyError, TypeError, ValueError) as error:
+            book.problems.append(f"{path} is no search of this format: {_said(error)}")
+    return searches
 
 
 def validation_accuracy(row: dict[str, Any]) -> float | None:
@@ -233,6 +263,23 @@ def _wanted(value: Any) -> Wanted:
     mean, spread = value["published"]
     _parts({"mean": mean, "spread": spread}, mean=(int, float), spread=(int, float, NoneType))
     return Wanted(key, at, (mean, spread))
+
+
+def _search(value: Any) -> SearchRecord:
+    _expect_format(value)
+    name, rungs, winner = _parts(value, name=str, rungs=list, winner=(dict, NoneType))
+    return SearchRecord(name, list(map(_rung, rungs)), None if winner is None else str(winner["name"]))
+
+
+def _rung(value: Any) -> RungRecord:
+    name, methods, datasets, trials = _parts(value, name=str, methods=list, datasets=list, trials=list)
+    places = [{"method": method, "dataset": dataset} for method in methods for dataset in datasets]
+    cells = [
+        Wanted(str(key), {"setting": trial["name"]} | place)
+        for trial in trials
+        for key, place in zip(trial["cells"], places, strict=True)
+    ]
+    return RungRecord(name, len(trials), cells)
 
 
 def _parts(value: dict[str, Any], /, **kinds: Any) -> list[Any]:

@@ -10,6 +10,7 @@ DIR/result.json    the whole result
 import contextlib
 import hashlib
 import platform
+import re
 import shutil
 import tempfile
 import time
@@ -102,11 +103,13 @@ def split_folder(folder: Path, index: int) -> Path:
 
 
 def check_device(device: str) -> None:
-    """An error unless torch can compute there."""
+    """An error unless torch can compute there. Of a GPU torch says why; of others it lists all that it ever knew."""
     try:
         torch.zeros(1, device=device).tolist()
     except (RuntimeError, AssertionError, ValueError) as error:
-        raise UserError(f"device {device!r} cannot be used: {str(error).splitlines()[0]}") from None
+        gpu = re.fullmatch(r"cuda(:\d+)?", str(device))
+        reason = str(error).splitlines()[0] if gpu else "it must be cpu, cuda or cuda:N"
+        raise UserError(f"device {str(device)!r} cannot be used: {reason}") from None
 
 
 @contextlib.contextmanager
