@@ -70,8 +70,8 @@ def fit(
         raise Interrupted("stopped; nothing is kept") from None
     model.save(out)
     about = model.about
-    seen = counted(about["graphs"]["val"], "validation graph")
+    learnt, seen = counted(about["graphs"]["train"], "graph"), counted(about["graphs"]["val"], "validation graph")
     typer.echo(
-        f"{out}: {method} on {about['graphs']['train']} graphs of {graphs.name}, {len(model.class_names)} classes; "
+        f"{out}: {method} on {learnt} of {graphs.name}, {len(model.class_names)} classes; "
         f"accuracy {100 * about['validation']['accuracy']:.1f} % on {seen}, which early stopping has seen"
     )
