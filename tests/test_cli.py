@@ -14,11 +14,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cgipool.cli import errors, main
 from cgipool.cli.train import parse_ratio
-from cgipool.data import CATALOGUE, motifs
+from cgipool.data import CATALOGUE, Split, load_dataset, motifs, write_splits
 from cgipool.errors import UserError
 from cgipool.training.run import check_device
 from cgipool.version import __version__
@@ -156,6 +157,16 @@ def test_options_reach_the_recipe(small: str, tmp_path: Path) -> None:
     assert main([*again, "--out", str(tmp_path / "again")]) == 0
     files = [(tmp_path / name / "splits.json").read_text() for name in ("run", "again")]
     assert files[0] == files[1]
+
+
+def test_splits_that_leave_graphs_out_are_told(small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    count = load_dataset(small).n_graphs
+    for named, told in ((12, f"the splits name 12 of the {count} graphs; the others are left out\n"), (count, "")):
+        ids = np.arange(named)
+        write_splits(tmp_path / "splits.json", [Split(0, ids[2:], ids[:1], ids[1:2])])
+        assert main(["train", small, *TINY, "--splits-file", str(tmp_path / "splits.json"), "--json"]) == 0
+        lines = [line for line in capsys.readouterr().err.splitlines(True) if line.startswith("the splits")]
+        assert "".join(lines) == told
 
 
 def test_resume_without_a_run_says_that_it_begins_one(

@@ -482,6 +482,17 @@ def test_errors_are_one_line(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("option", ["--faithfulness", "--scores=scores.csv"])
+def test_all_rows_of_a_table_are_not_explained(
+    option: str, model_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    (tmp_path / "new.csv").write_text("smiles\nCCO\n")
+    assert main(["explain", str(model_file), str(tmp_path / "new.csv"), option]) == 2
+    error = capsys.readouterr().err
+    assert "of which --graph I explains single rows" in error
+    assert f"for {option.split('=')[0]} import it first: cgipool data import" in error
+
+
 def test_a_model_that_does_not_fit() -> None:
     with pytest.raises(UserError, match="the model does not fit these graphs: motifs has no node labels"):
         trace(fitted("cgi"), load_dataset("motifs"))

@@ -89,6 +89,14 @@ def test_a_broken_graph_is_told_and_does_not_stop_the_rest(
     assert "graph 7" in capsys.readouterr().err
 
 
+def test_graphs_without_nodes_are_told(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    GraphSet.from_edges("odd", [2, 0, 0], [0, 1], [1, 0], [0, 0, 0]).save(tmp_path / "odd")
+    assert main(["predict", str(model), str(tmp_path / "odd")]) == 0
+    said = capsys.readouterr()
+    assert said.out.count("\n") == 4
+    assert "; 2 without nodes, of which a prediction says nothing" in said.err
+
+
 def test_labels_that_the_model_has_not_seen_are_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     some = load_dataset("motifs").subset(range(40))
     label = np.arange(some.n_nodes)[:, None] % 2

@@ -219,6 +219,8 @@ class Rows(NamedTuple):
     """Of those that have one."""
     unseen: int = 0
     """Nodes with a label or degree that the model was not trained on."""
+    hollow: int = 0
+    """Graphs without nodes, which all have the same prediction."""
 
 
 def written(model: FittedModel, chunks: Iterable[Chunk], as_json: bool, strict: bool = False) -> Iterator[Rows]:
@@ -230,7 +232,9 @@ def written(model: FittedModel, chunks: Iterable[Chunk], as_json: bool, strict: 
             writer.write(row)
             bad += row.probabilities is None
         read = chunk.graphs
-        seen = (0, 0) if read is None else (read.n_nodes, model.encoder.unseen(read))
+        seen = (0, 0, 0)
+        if read is not None:
+            seen = read.n_nodes, model.encoder.unseen(read), int(np.count_nonzero(read.sizes == 0))
         yield Rows(out.getvalue(), len(chunk.ids), bad, *seen)
 
 

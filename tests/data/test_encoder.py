@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import networkx
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from random_sets import graph_sets
 
 from cgipool.data import Encoder, GraphSet, read_tu
 from cgipool.errors import UserError
+from cgipool.inputs import to_graphset
 
 RELEASED_DEGREES = [*range(1, 41), *range(42, 52), 53, 56, 58, 59, 62, 67, 76, 77, 88]
 """The degree that each of the 59 input columns of the authors' IMDB-MULTI weights stands for."""
@@ -115,7 +117,7 @@ def test_refuses(molecules: GraphSet) -> None:
     one_column = dataclasses.replace(
         molecules, category=molecules.category[:, :1], category_names=molecules.category_names[:1]
     )
-    with pytest.raises(UserError, match="1 node label columns where 2 were fitted"):
+    with pytest.raises(UserError, match="1 node label column where 2 were fitted"):
         Encoder.fit(molecules).encode(one_column)
 
 
@@ -126,3 +128,12 @@ def test_degrees_of_the_released_weights(tu_archive: Callable[[str], Path]) -> N
     assert encoder.columns == 59
     column = encoder.encode(graphs).category[:, 0]
     assert [RELEASED_DEGREES[c] for c in column[:50]] == graphs.degree[:50].tolist()
+
+
+def test_one_column_and_graphs_without_nodes() -> None:
+    labels = {"category": np.array([[0], [0]], np.int32), "category_names": (("C",),)}
+    encoder = Encoder.fit(GraphSet.from_edges("one", [1, 1], [], [], [0, 1], **labels))
+    with pytest.raises(UserError, match="has no node labels, where 1 column of them was fitted"):
+        encoder.encode(GraphSet.from_edges("bare", [1, 1], [], [], [0, 1]))
+    with pytest.raises(UserError, match="graphs: there is not a single node"):
+        encoder.encode(to_graphset([networkx.Graph()]))

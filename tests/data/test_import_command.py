@@ -55,6 +55,13 @@ def test_a_table_of_smiles(table: Path, tmp_path: Path, capfd: pytest.CaptureFix
     assert len(read_splits(tmp_path / "set" / "scaffold-splits.json", 40)) == 3
 
 
+def test_label_columns_of_molecules_have_names(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(table, "--out", tmp_path / "set") == 0
+    assert main(["data", "info", str(tmp_path / "set")]) == 0
+    said = capsys.readouterr().out
+    assert said.count("element: 3 values; degree: ") == said.count("type: 2 values; stereo: 1 value") == 2
+
+
 def test_twice_the_same_bytes(table: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         assert run(table, "--out", tmp_path / name, "--scaffold-splits", 2) == 0

@@ -263,6 +263,15 @@ def test_describe(tmp_path: Path) -> None:
     assert describe(floats)["note"].startswith("node attributes are used where the setting attributes=true asks")
 
 
+def test_graphs_without_nodes_are_told(tmp_path: Path) -> None:
+    """As a TU set has them whose graph_labels has more lines than graph_indicator has graphs."""
+    found = describe(read_tu(write_tu(tmp_path / "toy", graph_labels="1\n-1\n1\n1\n")))
+    assert (found["graphs"], found["graphs_without_nodes"]) == (4, 2)
+    assert found["note"] == "2 graphs have no nodes, so that nothing tells of the class"
+    assert describe(motifs(4))["graphs_without_nodes"] == 0
+    assert describe(motifs(4))["note"] is None
+
+
 def test_describe_an_empty_set() -> None:
     found = describe(motifs(4).subset([]))
     assert (found["graphs"], found["largest"], found["duplicates"]["distinct"]) == (0, 0, 0)

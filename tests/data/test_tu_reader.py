@@ -1,14 +1,17 @@
 """The TU reader: every form the format comes in, and every fault with its file and line."""
 
 import struct
+import threading
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from random_sets import assert_equal, write_tu
 
-from cgipool.data import archive, read_tu, tu
+from cgipool.data import archive, read_tu, table, tu
 from cgipool.errors import UserError
 
 
@@ -149,6 +152,41 @@ def test_fault_beyond_the_first_block(tmp_path: Path) -> None:
 def test_edge_between_graphs_beyond_the_first_block(tmp_path: Path) -> None:
     folder = write_tu(tmp_path / "toy", A="1, 2\n" * 300_000 + "4, 1\n")
     assert "TOY_A.txt, line 300001: an edge between nodes 4 and 1, which are in graphs 2 and 1" in failure(folder)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 16])
+def test_blocks_end_with_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Whatever their size, also where a block has blank lines alone."""
+    parts = {"A": "\n\n\n\n\n\n\n1, 2\r\n2, 1\r\n\r\n\r\n\r\n4, 5\n5, 4\n\n\n\n", "node_labels": "1\n2\n3\n\n4\n5\n6"}
+    whole = read_tu(write_tu(tmp_path / "toy", **parts))
+    monkeypatch.setattr(table, "BLOCK", size)
+    assert_equal(read_tu(tmp_path / "toy"), whole)
+
+
+def test_no_other_thread_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread of pyarrow's that is in Python code while the interpreter ends, after an error, aborts the process."""
+    read = archive._Exact.readinto
+    threads = set()
+
+    def noted(stream: archive._Exact, buffer: Any) -> int:
+        threads.add(threading.current_thread())
+        return read(stream, buffer)
+
+    monkeypatch.setattr(archive._Exact, "readinto", noted)
+    monkeypatch.setattr(table, "BLOCK", 4)
+    assert "graph 2 of 1 labelled graphs" in failure(zipped(write_tu(tmp_path / "toy", graph_labels="1\n")))
+    assert threads == {threading.main_thread()}
+
+
+@pytest.mark.parametrize("form", [Path, zipped])
+def test_an_error_leaves_nothing_open(tmp_path: Path, form: Callable[[Path], Path]) -> None:
+    files = archive.TextFiles(form(write_tu(tmp_path / "toy", node_labels="1\n" * 9)))
+    with files:
+        rows = table.Rows(files, "node_labels", "int64", 6, "nodes")
+        with pytest.raises(UserError, match="only 6 nodes"):
+            rows.take(6)
+    assert files._opened
+    assert all(stream.closed for stream in files._opened)
 
 
 def test_missing_files(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`cgipool explain`."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -51,11 +52,17 @@ def explain(
     """Show which nodes a model keeps at each level, with what scores, and whether that means anything."""
     from cgipool.files import writable
     from cgipool.fitted import FittedModel
-    from cgipool.predict import open_graphs
+    from cgipool.predict import is_table, open_graphs
 
     _check_drawing(graph, out, against)
     if graph is None and scores is None and not faithful:
         raise UserError("say what to explain: --graph I, --scores FILE or --faithfulness")
+    if (scores is not None or faithful) and is_table(Path(data)):
+        option = "--faithfulness" if scores is None else "--scores"
+        raise UserError(
+            f"{data} is a table of SMILES, of which --graph I explains single rows; for {option} import it first: "
+            f"cgipool data import {shlex.quote(data)} --out DIR"
+        )
     for path in (out, scores):
         if path is not None:
             writable(path)

@@ -70,9 +70,9 @@ def fit(
         raise Interrupted("stopped; nothing is kept") from None
     model.save(out)
     about = model.about
-    seen = counted(about["graphs"]["val"], "validation graph")
+    learnt, seen = counted(about["graphs"]["train"], "graph"), counted(about["graphs"]["val"], "validation graph")
     what = method if ensemble == 1 else f"an ensemble of {ensemble} {method}"
     typer.echo(
-        f"{out}: {what} on {about['graphs']['train']} graphs of {graphs.name}, {len(model.class_names)} classes; "
+        f"{out}: {what} on {learnt} of {graphs.name}, {len(model.class_names)} classes; "
         f"accuracy {100 * about['validation']['accuracy']:.1f} % on {seen}, which early stopping has seen"
     )

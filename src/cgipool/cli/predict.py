@@ -95,11 +95,11 @@ def _share(shard: str | None) -> tuple[int, int]:
 
 def _write(parts: "Iterator[Rows]", stream: TextIO, began: float) -> None:
     """Write rows as they come, and tell how fast."""
-    last, count, bad, nodes, unseen = 0.0, 0, 0, 0, 0
+    last, count, bad, nodes, unseen, hollow = 0.0, 0, 0, 0, 0, 0
     for part in parts:
         stream.write(part.text)
         count, bad = count + part.graphs, bad + part.bad
-        nodes, unseen = nodes + part.nodes, unseen + part.unseen
+        nodes, unseen, hollow = nodes + part.nodes, unseen + part.unseen, hollow + part.hollow
         now = time.monotonic()
         if sys.stderr.isatty() and now - last >= TELL:
             last = now
@@ -109,6 +109,8 @@ def _write(parts: "Iterator[Rows]", stream: TextIO, began: float) -> None:
     told = f"{counted(count, 'graph')}, {count / seconds:,.0f} a second" + (
         f"; {bad:,} could not be read" if bad else ""
     )
+    if hollow:
+        told += f"; {hollow:,} without nodes, of which a prediction says nothing"
     if unseen:
         told += f"; {100 * unseen / nodes:.2g} % of the nodes have a label or degree that the model was not trained on"
     print(f"{OVER}{told}" if sys.stderr.isatty() else told, file=sys.stderr)

@@ -109,15 +109,15 @@ def catalogue_table(catalogue: Mapping[str, "Entry"], places: Mapping[str, str])
     return table
 
 
-def info_table(described: Mapping[str, Any]) -> Table:
-    """A description of a data set, one fact a line."""
+def info_table(described: Mapping[str, Any], featurizer: Mapping[str, Any] | None = None) -> Table:
+    """A description of a data set, one fact a line; the featuriser of molecules names the label columns."""
     table = Table(show_header=False, box=None, pad_edge=False)
-    for fact, words in _facts(described):
+    for fact, words in _facts(described, featurizer or {}):
         table.add_row(fact, Text(words))
     return table
 
 
-def _facts(d: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _facts(d: Mapping[str, Any], featurizer: Mapping[str, Any]) -> list[tuple[str, str]]:
     nodes, edges, twins = d["node_columns"], d["edge_columns"], d["duplicates"]
     facts = [
         ("name", d["name"]),
@@ -126,13 +126,13 @@ def _facts(d: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("", f"from {d['smallest']} to {d['largest']}, median {d['median']:g}; {d['isolated_nodes']:,} isolated"),
         ("edges", f"{d['edges']:,}, {d['edges_per_graph']:.2f} per graph (each counted once)"),
         *_classes(d["classes"]),
-        ("node labels", _columns(nodes["labels"])),
+        ("node labels", _columns(nodes["labels"], featurizer.get("atoms", ()))),
         ("node attributes", _floats(nodes["attributes"])),
     ]
     if nodes["truth"]:
         facts.append(("node truth", "which nodes decide the class is known"))
     facts += [
-        ("edge labels", _columns(edges["labels"])),
+        ("edge labels", _columns(edges["labels"], featurizer.get("bonds", ()))),
         ("edge attributes", _floats(edges["attributes"])),
         ("edge weights", "yes" if edges["weight"] else "none"),
     ]
@@ -161,8 +161,12 @@ def _classes(classes: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [("classes" if place == 0 else "", line) for place, line in enumerate(lines or ["not known"])]
 
 
-def _columns(labels: list[int]) -> str:
-    return "; ".join(f"column {j}: {counted(count, 'value')}" for j, count in enumerate(labels)) or "none"
+def _columns(labels: list[int], known: Iterable[Mapping[str, Any]]) -> str:
+    """How many values each label column has, by its name where all have one."""
+    names = [str(column["name"]) for column in known]
+    if len(names) != len(labels):
+        names = [f"column {j}" for j in range(len(labels))]
+    return "; ".join(f"{name}: {counted(count, 'value')}" for name, count in zip(names, labels, strict=True)) or "none"
 
 
 def _floats(count: int) -> str:

@@ -67,7 +67,10 @@ def train(
     ] = None,
     splits_file: Annotated[
         Path | None,
-        typer.Option(help="Given splits, as splits.json of a run holds them.", rich_help_panel=SPLITS),
+        typer.Option(
+            help="Given splits, as splits.json of a run holds them; graphs that none names are left out.",
+            rich_help_panel=SPLITS,
+        ),
     ] = None,
     folds: Annotated[
         int | None, typer.Option(min=3, help="Cross-validation with this many folds.", rich_help_panel=SPLITS)

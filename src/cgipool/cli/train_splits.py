@@ -25,10 +25,21 @@ def draw_splits(
     from cgipool.data import fold_splits, random_splits, read_splits
 
     if file is not None:
-        return read_splits(file, graphs.n_graphs)
+        splits = read_splits(file, graphs.n_graphs)
+        _tell_of_left_out(splits, graphs.n_graphs)
+        return splits
     if folds is not None:
         return fold_splits(graphs, folds, seed)
     return random_splits(graphs, seed=seed, indices=range(first, first + count), kind=kind)
+
+
+def _tell_of_left_out(splits: "Sequence[Split]", count: int) -> None:
+    """Splits that name only some graphs of a set may have been made for another."""
+    import numpy as np
+
+    named = len(np.unique(np.concatenate([ids for each in splits for ids in (each.train, each.val, each.test)])))
+    if named < count:
+        typer.echo(f"the splits name {named:,} of the {count:,} graphs; the others are left out", err=True)
 
 
 def train_alone(

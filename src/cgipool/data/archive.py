@@ -32,6 +32,7 @@ class TextFiles:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._zip: zipfile.ZipFile | None = None
+        self._opened: list[IO[bytes]] = []
         if path.is_dir():
             self._members = {p.name: p.name for p in path.iterdir() if p.is_file()}
         else:
@@ -48,6 +49,9 @@ class TextFiles:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Close all, also files that an error left half read."""
+        for stream in self._opened:
+            stream.close()
         if self._zip is not None:
             self._zip.close()
 
@@ -75,9 +79,11 @@ class TextFiles:
         try:
             if self._zip is None:
                 with (self.path / member).open("rb") as stream:
+                    self._opened.append(stream)
                     yield stream
             else:
                 with self._zip.open(member) as stream:
+                    self._opened.append(stream)
                     yield io.BufferedReader(_Exact(stream, self._zip.getinfo(member).file_size), 1 << 16)
         except DAMAGE as error:
             raise UserError(f"{self.where(part)} cannot be read: {first_line(error)}") from error

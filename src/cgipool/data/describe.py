@@ -7,6 +7,7 @@ import numpy as np
 
 from cgipool.data.duplicates import wl_classes
 from cgipool.data.graphs import GraphSet
+from cgipool.words import counted
 
 STRETCH = 1 << 20
 """Nodes that are looked at at a time."""
@@ -35,6 +36,7 @@ def describe(graphs: GraphSet) -> dict[str, Any]:
         "smallest": int(sizes.min()),
         "median": float(np.median(sizes)),
         "largest": int(sizes.max()),
+        "graphs_without_nodes": _hollow(graphs),
         "isolated_nodes": sum(
             int(np.count_nonzero(np.diff(graphs.edge_ptr[start : start + STRETCH + 1]) == 0))
             for start in range(0, graphs.n_nodes, STRETCH)
@@ -55,7 +57,14 @@ def describe(graphs: GraphSet) -> dict[str, Any]:
     }
 
 
+def _hollow(graphs: GraphSet) -> int:
+    return int(np.count_nonzero(graphs.sizes == 0))
+
+
 def _notes(graphs: GraphSet, has_edge_columns: bool) -> Iterator[str]:
+    if hollow := _hollow(graphs):
+        have = "has" if hollow == 1 else "have"
+        yield f"{counted(hollow, 'graph')} {have} no nodes, so that nothing tells of the class"
     if graphs.attributes is not None and graphs.category is None:
         yield ASKED
     if has_edge_columns:

@@ -181,12 +181,13 @@ class Encoder:
 
     def _codes(self, graphs: GraphSet) -> "_Codes":
         if self.source == "label" and graphs.category is None:
-            raise UserError(f"{graphs.name} has no node labels, where {len(self.values)} columns of them were fitted")
+            if graphs.n_nodes == 0:
+                raise UserError(f"{graphs.name}: there is not a single node, so nothing to tell a class by")
+            fitted = f"{counted(len(self.values), 'column')} of them {_were(len(self.values))} fitted"
+            raise UserError(f"{graphs.name} has no node labels, where {fitted}")
         codes = _Codes(graphs, self.source)
         if len(codes.names) != len(self.values):
-            raise UserError(
-                f"{graphs.name}: {len(codes.names)} node label columns where {len(self.values)} were fitted"
-            )
+            raise _other_width(graphs, len(codes.names), "node label column", len(self.values))
         return codes
 
     def _places(self, j: int, names: Names) -> NDArray[np.int32]:
@@ -200,7 +201,7 @@ class Encoder:
             return None
         width = 0 if graphs.attributes is None else graphs.attributes.shape[1]
         if graphs.attributes is None or width != len(self.mean):
-            raise UserError(f"{graphs.name}: {width} attribute columns where {len(self.mean)} were fitted")
+            raise _other_width(graphs, width, "attribute column", len(self.mean))
         values, mean, scale = np.asarray(graphs.attributes), np.array(self.mean), np.array(self.scale)
         return NodeRows(graphs.n_nodes, lambda nodes: ((values[nodes] - mean) / scale).astype(np.float32))
 
@@ -253,6 +254,14 @@ class _Codes:
             degree = np.diff(self._edge_ptr[start : start + STRETCH + 1])
             present = np.union1d(present, np.flatnonzero(np.bincount(degree)))
         return present
+
+
+def _other_width(graphs: GraphSet, width: int, thing: str, fitted: int) -> UserError:
+    return UserError(f"{graphs.name}: {counted(width, thing)} where {fitted} {_were(fitted)} fitted")
+
+
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"
 
 
 def _looked_up(tables: list[NDArray[np.int32]], codes: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -1,6 +1,6 @@
 """Tables of numbers from text without a header.
 
-pyarrow parses one block while the next is decompressed. Where it fails, a slow scan finds the line to name.
+pyarrow parses them block by block. Where it fails, a slow scan finds the line to name.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,8 +41,8 @@ def read_blocks(files: TextFiles, part: str, kind: str, columns: int | None = No
         return
     try:
         with files.open(part) as stream:
-            for batch in _parse(stream, kind, width):
-                yield np.stack([values.to_numpy() for values in batch.columns], axis=1)
+            while text := _block(stream):
+                yield np.stack([values.to_numpy() for values in _parse(text, kind, width).columns], axis=1)
     except pa.ArrowInvalid as error:
         raise _explain(files, part, kind, width, error) from None
 
@@ -94,11 +94,20 @@ def line_of_row(files: TextFiles, part: str, row: int) -> int:
     raise UserError(f"{files.where(part)} changed while it was read")
 
 
-def _parse(stream: IO[bytes], kind: str, columns: int) -> Iterator[pa.RecordBatch]:
+def _block(stream: IO[bytes]) -> pa.Buffer:
+    """The next whole lines, in memory of pyarrow's own. Its threads may outlive an error by an instant: were the memory
+    or the stream Python's, letting go of it while the interpreter ends would abort the process."""
+    memory = pa.BufferOutputStream()
+    memory.write(stream.read(BLOCK))
+    memory.write(stream.readline())
+    return memory.getvalue()
+
+
+def _parse(text: pa.Buffer, kind: str, columns: int) -> pa.Table:
     names = [str(j) for j in range(columns)]
-    return csv.open_csv(
-        stream,
-        csv.ReadOptions(column_names=names, block_size=BLOCK),
+    return csv.read_csv(
+        pa.BufferReader(text),
+        csv.ReadOptions(column_names=names, block_size=len(text), use_threads=False),
         csv.ParseOptions(quote_char=False),
         csv.ConvertOptions(column_types=dict.fromkeys(names, pa.type_for_alias(kind)), null_values=[]),
     )
