@@ -3,7 +3,7 @@
 import os
 import sys
 
-TURNS = "3000"
+TURNS = "1000"
 """Of a loop, before a thread sleeps; libgomp's own choice is 300,000. `benchmarks/waiting.py` has what it gains beside
 other work, and what it costs on free cores."""
 
