@@ -76,19 +76,19 @@ def duplicates(graphs: GraphSet) -> dict[str, int | float | None]:
     largest share of all graphs that can be classified rightly by kind alone; the last two where classes are known."""
     kind = wl_classes(graphs)
     members = np.bincount(kind)
-    counted: dict[str, int | float | None] = {
+    found: dict[str, int | float | None] = {
         "distinct": len(members),
         "with_twin": int(members[members > 1].sum()),
         "conflicting": None,
         "ceiling": None,
     }
     if not graphs.is_labelled:
-        return counted
+        return found
     pairs, counts = np.unique(kind * graphs.n_classes + graphs.y, return_counts=True)
     of_kind = pairs // graphs.n_classes
     largest = np.zeros_like(members)
     np.maximum.at(largest, of_kind, counts)
-    return counted | {
+    return found | {
         "conflicting": int(np.count_nonzero(np.bincount(of_kind) > 1)),
         "ceiling": float(largest.sum() / graphs.n_graphs) if graphs.n_graphs else None,
     }
