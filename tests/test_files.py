@@ -80,3 +80,34 @@ def test_a_wrong_byte_in_the_header_of_an_array_is_told(tmp_path: Path, mmap: bo
                 told.append(str(error))
     assert len(told) > 200
     assert all(re.fullmatch(rf"{re.escape(str(path))} is damaged: .+", line) for line in told)
+
+
+def test_a_sealed_object_shows_every_change() -> None:
+    sealed = files.sealed({"key": "k", "splits": [1, 2.5, None]})
+    assert files.unsealed(sealed) == {"key": "k", "splits": [1, 2.5, None]}
+    assert files.unsealed({"key": "of an older file"}) == {"key": "of an older file"}
+    for changed in ({"key": "l"}, {"splits": [1, 2.5]}, {"sha256": "0" * 64}, {"more": 1}):
+        with pytest.raises(ValueError, match="does not match"):
+            files.unsealed(sealed | changed)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a": ' * 200_000, "[" + "9" * 5000 + "]", "\ud800", "\x00", ""], ids=["deep", "long", "half", "nul", "empty"]
+)
+def test_damaged_json_is_one_short_line(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "some.json"
+    path.write_text(text, encoding="utf-8", errors="surrogatepass")
+    with pytest.raises(UserError) as told:
+        files.read_json(path)
+    assert str(path) in str(told.value)
+    assert len(str(told.value)) < 300 + len(str(path))
+
+
+def test_a_store_replaces_a_link_and_a_user_follows_it(tmp_path: Path) -> None:
+    outside, link = tmp_path / "outside.json", tmp_path / "link.json"
+    outside.write_text("1", encoding="utf-8")
+    link.symlink_to(outside)
+    files.write_json(link, 2)
+    assert (files.read_json(outside), link.is_symlink()) == (2, True)
+    files.write_json(link, 3, follow=False)
+    assert (files.read_json(outside), files.read_json(link), link.is_symlink()) == (2, 3, False)

@@ -10,6 +10,13 @@ class UserError(Exception):
     """Something the user can mend. The message is one line that says what is wrong and what is expected."""
 
 
+def excerpt(text: str, limit: int = 200) -> str:
+    """Text from outside as it may appear in a message: one line of printable characters, at most `limit` long."""
+    line = " ".join(text[: 4 * limit].split())
+    safe = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
+    return safe if len(safe) <= limit and len(text) <= 4 * limit else f"{safe[: limit - 1]}…"
+
+
 def whole_number(name: str, value: Any, least: int | None = None) -> int:
     """The value of an argument as Python's own whole number, NumPy's included; an error if it is none, or too small."""
     try:

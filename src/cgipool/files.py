@@ -1,9 +1,11 @@
-"""Writing files so that a reader, or a full disk, never meets half of one."""
+"""Reading and writing files: writes are atomic, damage is detected, bad input is one line."""
 
+import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
@@ -11,31 +13,51 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cgipool.errors import UserError
+from cgipool.errors import UserError, excerpt
+
+DIGEST = "sha256"
+"""The key under which a sealed JSON object holds the digest of everything else in it."""
 
 
-def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+def write_atomically(path: Path, write: Callable[[Path], object], *, follow: bool = True) -> None:
     """Call `write` on a temporary neighbour of path, then rename it; on failure the previous file is intact.
 
-    A link stays one: the file it leads to is replaced. A pipe or a device such as /dev/null is written to as it is.
+    With `follow`, as for a path that the user named, a symbolic link is kept and its target replaced, and a pipe or a
+    device such as /dev/null is written to directly. Without it, as in stores and caches, a link is itself replaced.
     """
     temporary = None
     try:
-        if _is_special(path):
+        if follow and _is_special(path):
             write(path)
             return
-        target = Path(os.path.realpath(path))
+        target = Path(os.path.realpath(path)) if follow else path
         temporary = _neighbour(target)
         write(temporary)
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(target)
+        sync_folder(target.parent)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}; what was there before is intact") from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush a folder's entries to disk, so that a rename in it survives a power failure. Ignored where unsupported."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def open_without_links(path: Path, flags: int, mode: int = 0o666) -> int:
+    """`os.open`, but an error if the last part of path is a symbolic link."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0), mode)
 
 
 def names_a_file(name: str) -> bool:
@@ -90,20 +112,57 @@ def _umask() -> int:
     return mask
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write plain values, one key a line."""
+@contextmanager
+def parsing(path: Path | str) -> Iterator[None]:
+    """The boundary around every parser of outside data: whatever it raises becomes one line that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+    except RecursionError:
+        raise UserError(f"{path} is damaged: nested too deeply") from None
+    except MemoryError:
+        raise UserError(f"cannot read {path}: not enough memory") from None
+    except (ValueError, OverflowError, UnicodeError) as error:
+        raise UserError(f"{path} is damaged: {excerpt(str(error))}") from None
+
+
+def sha256_of_file(path: Path) -> str:
+    """The SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sealed(value: dict[str, Any]) -> dict[str, Any]:
+    """A JSON object with the digest of its content added. `unsealed` checks it."""
+    content = {name: part for name, part in value.items() if name != DIGEST}
+    return content | {DIGEST: _digest(content)}
+
+
+def unsealed(value: dict[str, Any]) -> dict[str, Any]:
+    """The content of a sealed object; a ValueError if it was changed. Objects without a digest pass unchecked."""
+    content = dict(value)
+    digest = content.pop(DIGEST, None)
+    if digest is not None and digest != _digest(content):
+        raise ValueError("its content does not match its SHA-256")
+    return content
+
+
+def _digest(content: dict[str, Any]) -> str:
+    plain = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(plain.encode()).hexdigest()
+
+
+def write_json(path: Path, value: Any, *, follow: bool = True) -> None:
+    """Write plain values, one key a line. For `follow` see `write_atomically`."""
     text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
-    write_atomically(path, lambda temporary: temporary.write_text(text + "\n", encoding="utf-8"))
+    write_atomically(path, lambda temporary: temporary.write_text(text + "\n", encoding="utf-8"), follow=follow)
 
 
 def read_json(path: Path) -> Any:
     """Read plain values; a damaged file is an error that names it."""
-    try:
+    with parsing(path):
         return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
-    except ValueError as error:
-        raise UserError(f"{path} is damaged: {error}") from None
 
 
 def read_array(path: Path, *, mmap: bool = False) -> NDArray[Any]:
