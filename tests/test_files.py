@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cgipool import files
 from cgipool.cli import main
 from cgipool.errors import UserError
 from cgipool.files import read_array, writable, writable_folder, write_atomically
