@@ -14,24 +14,29 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+NETWORKS, PYTHON, LAYER = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+RELEASED = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "method.md").read_text(encoding="utf-8"), re.DOTALL)[0]
 
 
-def test_python_example_runs(tmp_path, one_thread):
-    example = EXAMPLES[0]
+def test_it_is_read_in_two_minutes():
+    assert len(README.splitlines()) <= 150
+
+
+@pytest.mark.parametrize("example, said", [(NETWORKS, "['ring' 'star']"), (PYTHON, "GraphSet('motifs', graphs=1000")])
+def test_python_example_runs(example, said, tmp_path, one_thread):
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", example], capture_output=True, text=True, cwd=tmp_path, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "GraphSet('motifs', graphs=1000" in done.stdout
-    assert (tmp_path / "runs" / "mine" / "graphset.json").is_file()
+    assert said in done.stdout
+    assert (tmp_path / "runs" / "mine" / "graphset.json").is_file() == (example is PYTHON)
 
 
 def test_layer_example_runs_in_a_model():
     nodes = 10
     names = {"x": torch.rand(nodes, 128), "edge_index": torch.tensor([[0, 1, 5, 6], [1, 0, 6, 5]])}
     names |= {"batch": torch.arange(nodes) // 5, "loss": torch.zeros(())}
-    exec(compile(EXAMPLES[1], "README.md", "exec"), names)
+    exec(compile(LAYER, "README.md", "exec"), names)
     assert names["x"].shape == (8, 128)
     assert names["batch"].tolist() == [0] * 4 + [1] * 4
     assert names["loss"].item() == pytest.approx(0.001 * names["out"].aux_loss.item(), rel=1e-5)
@@ -46,7 +51,7 @@ def test_released_example_runs(tmp_path, monkeypatch, tu_archive):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CGIPOOL_DATA", str(tu_archive("IMDB-MULTI").parent))
     names = {}
-    exec(compile(EXAMPLES[2], "README.md", "exec"), names)
+    exec(compile(RELEASED, "method.md", "exec"), names)
     assert names["log_probabilities"].shape == (1500, 3)
     assert torch.allclose(names["log_probabilities"].exp().sum(1), torch.ones(1500), atol=1e-4)
 

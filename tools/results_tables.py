@@ -80,6 +80,19 @@ def _together(views: Views, entry: Entry | None) -> str:
     return number(None if ensemble is None or not ensemble.members else -ensemble.members.paired.difference, sign=True)
 
 
+def means(views: Views, view: View) -> str:
+    """One number a cell: the mean of each method, and what the paper published for the baseline."""
+    entries = {method: [view.of(method, context) for context in view.contexts] for method in view.methods}
+    rows = [
+        [view.title(method), *(number(entry.summary.mean if entry and entry.summary else None) for entry in row)]
+        for method, row in entries.items()
+    ]
+    published = [entry.wanted.published if entry else None for entry in entries["cgi"]]
+    rows.append(["CGIPool, published", *(number(pair[0] if pair else None) for pair in published)])
+    words = ["Test accuracy in percent, mean over 20 random splits."]
+    return markdown_block(Block("", words, [view.layout.methods, *view.contexts], rows))
+
+
 def by_the_paper(views: Views, method: str, context: str) -> Entry | None:
     """The entry of a method on a data set with recipe `paper`."""
     found = (views[name].of(method, context) for name in ("table1", "table2", "controls") if name in views)
@@ -290,6 +303,7 @@ def settings(views: Views) -> str:
 TABLES: dict[str, Callable[..., str]] = {
     "accuracy": accuracy,
     "recipes": recipes,
+    "means": means,
     "against": against,
     "ranks": ranks,
     "gaps": gaps,
