@@ -93,7 +93,9 @@ def test_a_sealed_object_shows_every_change() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ['{"a": ' * 200_000, "[" + "9" * 5000 + "]", "\ud800", "\x00", ""], ids=["deep", "long", "half", "nul", "empty"]
+    "text",
+    ['{"a": ' * 200_000, "[" + "9" * 5000 + "]", "\ud800", "\x00", ""],
+    ids=["deep", "long", "half", "nul", "empty"],
 )
 def test_damaged_json_is_one_short_line(text: str, tmp_path: Path) -> None:
     path = tmp_path / "some.json"

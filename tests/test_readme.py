@@ -22,7 +22,9 @@ def test_it_is_read_in_two_minutes():
     assert len(README.splitlines()) <= 150
 
 
-@pytest.mark.parametrize("example, said", [(NETWORKS, "['ring' 'star']"), (PYTHON, "GraphSet('motifs', graphs=1000")])
+@pytest.mark.parametrize(
+    ("example", "said"), [(NETWORKS, "['ring' 'star']"), (PYTHON, "GraphSet('motifs', graphs=1000")]
+)
 def test_python_example_runs(example, said, tmp_path, one_thread):
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", example], capture_output=True, text=True, cwd=tmp_path, check=False
