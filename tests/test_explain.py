@@ -2,10 +2,12 @@
 
 import csv
 import io
+import math
 import re
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -14,9 +16,11 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from matplotlib.collections import LineCollection, PathCollection
+from matplotlib.colors import to_hex, to_rgb
 
 from cgipool import GraphSet, load_dataset
 from cgipool.cli import main
+from cgipool.cli.explain import levels_table
 from cgipool.errors import UserError
 from cgipool.explain import (
     Explained,
@@ -30,9 +34,11 @@ from cgipool.explain import (
     trace,
     write_scores,
 )
+from cgipool.explain.scale import scale_of
 from cgipool.explain.subgraphs import edges_left, random_nodes
 from cgipool.fitted import FittedModel, fit
-from cgipool.picture import layout, pooling_figure, rough_layout, steps, steps_from
+from cgipool.picture import COLOURS, Scale, layout, pooling_figure, rough_layout, steps, steps_from
+from cgipool.pool import TopKPool
 from cgipool.predict import graph_chunks
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -164,7 +170,8 @@ def test_a_layer_of_pyg_is_traced_without_scores() -> None:
     assert one.trace.scores == {}
     assert one.nodes_left == trace(fitted("cgi"), graphs().subset([2])).alive.sum(1).tolist()
     ElementTree.fromstring(draw(one, "svg"))
-    assert "Level 3" in page([one])
+    assert "Level 3: " in page([one])
+    assert "SAGPooling reports no scores" in page([one])
     out = io.StringIO()
     write_scores(out, model, graphs())
     assert out.getvalue().startswith("graph,node,dropped,reason\n0,0,")
@@ -275,7 +282,7 @@ def test_no_class_is_made_up_for_graphs_without() -> None:
     assert faithfulness(model, without) == replace(faithfulness(model, graphs()), accuracy=None)
     found = explain_graph(model, without, 3)
     assert (found.true_class, found.probabilities) == (None, explain_graph(model, graphs(), 3).probabilities)
-    assert "; it is" not in found.verdict
+    assert "true class" not in found.verdict
 
 
 def test_scores_of_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,13 +311,19 @@ def test_a_picture_has_a_panel_for_each_level() -> None:
     edges = np.array([[0, 1], [1, 2], [2, 3]])
     alive = np.array([[1, 1, 1, 0], [0, 1, 1, 0]], bool)
     score = np.array([[0.4, 0.5, 0.6, 0.1], [0.2, 0.7, 0.8, np.nan]])
-    figure = pooling_figure(edges=edges, ringed=None, alive=alive, score=score, title="$", score_name="s")
+    scale = Scale("s", 0.0, 1.0, "s means nothing.", "The scale is short.")
+    figure = pooling_figure(edges=edges, ringed=None, alive=alive, score=score, title="$", scale=scale, names="abcd")
     *panels, bar = figure.axes
-    assert [panel.get_title() for panel in panels] == ["input: 4 nodes", "level 1: 3 nodes", "level 2: 2 nodes"]
+    titles = ["input: 4 nodes", "level 1: 3 of 4 nodes", "level 2: 2 of 4 nodes"]
+    assert [panel.get_title() for panel in panels] == titles
+    assert all([text.get_text() for text in panel.texts] == list("abcd") for panel in panels)
     kept = [panel.collections[-1] for panel in panels[1:]]
     assert all(isinstance(points, PathCollection) for points in kept)
-    assert [points.get_array().tolist() for points in kept] == [[0.4, 0.5, 0.6], [0.7, 0.8]]
-    assert {points.get_clim() for points in kept} == {(0.4, 0.8)}
+    colours = [[to_hex(colour) for colour in points.get_facecolors()] for points in kept]
+    assert colours == [[scale.colour(value) for value in level] for level in ([0.4, 0.5, 0.6], [0.7, 0.8])]
+    assert bar.get_ylim() == (0.0, 1.0)
+    assert [label.get_text() for label in bar.get_yticklabels()] == ["0", "0.2", "0.4", "0.6", "0.8", "1"]
+    assert "s means nothing. The scale is short." in [text.get_text() for text in figure.texts]
     for panel, strong in zip(panels, (3, 2, 1), strict=True):
         faint, dark = (lines for lines in panel.collections if isinstance(lines, LineCollection))
         assert (len(faint.get_segments()), len(dark.get_segments())) == (3 - strong, strong)
@@ -350,6 +363,52 @@ def test_molecules_are_made_again_from_their_labels(number: int) -> None:
     assert one.labels == [atom.GetSymbol() for atom in Chem.MolFromSmiles(SMILES[number]).GetAtoms()]
 
 
+STEREO = [
+    "C[C@H](N)C(=O)O",
+    "C[C@@H](N)C(=O)O",
+    "C/C=C/C",
+    "C/C=C\\C",
+    "C/C=N\\O",
+    "C[C@H]1CC[C@@H](C)CC1",
+    "C[C@H]1CC[C@H](C)CC1",
+    "C[C@@H](O)[C@H](O)[C@@H](C)O",
+    "F/C=C/[C@H](/C=C\\F)O",
+    "O=C1[C@@H]2C=C[C@H]1C2",
+    "CC(C)CCC[C@@H](C)[C@H]1CC[C@@H]2[C@@]1(CC[C@H]3[C@H]2CC=C4[C@@]3(CC[C@@H](C4)O)C)C",
+]
+
+
+@pytest.mark.parametrize("smiles", STEREO)
+def test_drawings_have_the_stereo_of_the_molecule(smiles: str) -> None:
+    """Read back by RDKit from the places and wedges that are drawn."""
+    pytest.importorskip("rdkit")
+    from rdkit import Chem
+
+    from cgipool.data.molecules import MoleculeFeaturizer
+    from cgipool.explain.molecule import molecule_of
+
+    drawn = molecule_of(MoleculeFeaturizer().graph(smiles))
+    again = Chem.MolFromMolBlock(Chem.MolToMolBlock(drawn, kekulize=False))
+    assert Chem.CanonSmiles(Chem.MolToSmiles(again)) == Chem.CanonSmiles(smiles)
+
+
+def test_stereo_that_cannot_be_told_is_left_out() -> None:
+    """The labels of the two centres of a graph are changed so that no molecule has them."""
+    pytest.importorskip("rdkit")
+    from rdkit import Chem
+
+    from cgipool.data.molecules import ATOM, MoleculeFeaturizer
+    from cgipool.explain.molecule import molecule_of
+
+    graph = MoleculeFeaturizer().graph("C[C@H]1CC[C@H](C)CC1")
+    names = list(graph.category_names)
+    names[list(ATOM).index("chirality")] = tuple(
+        {"r": "R"}.get(name, name) for name in names[list(ATOM).index("chirality")]
+    )
+    drawn = molecule_of(replace(graph, category_names=tuple(names)))
+    assert Chem.MolToSmiles(drawn) == "CC1CCC(C)CC1"
+
+
 def test_a_molecule_with_an_aromatic_bond_outside_rings_is_drawn() -> None:
     """RDKit reads it, and cannot say where its double bonds are."""
     from cgipool.data.molecules import MoleculeFeaturizer
@@ -364,12 +423,14 @@ def test_molecules_are_drawn_by_rdkit(monkeypatch: pytest.MonkeyPatch) -> None:
     model, made = molecules()
     one = explain_graph(model, made, 1)
     shapes = ElementTree.fromstring(draw(one, "svg")).iter("{http://www.w3.org/2000/svg}ellipse")
-    assert len(list(shapes)) == sum(one.nodes_left), "a disc under every kept atom"
+    colours = Counter(re.search("fill:(#[0-9A-F]{6})", shape.get("style"))[1].lower() for shape in shapes)
+    kept = [one.colour(level + 1, atom) for level in range(3) for atom in one.best(level, 99)]
+    assert_same_colours(colours, Counter(kept))  # a disc under every kept atom
     assert draw(one, "png").startswith(b"\x89PNG")
     monkeypatch.setitem(sys.modules, "cgipool.explain.molecule", None)
     plain = explain_graph(model, made, 1)
     assert plain.molecule is None
-    assert plain.labels[0].startswith("C, ")
+    assert plain.labels[0].startswith("element C, degree 1, ")
     assert b"level 1: " in pooling_svg(plain), "without RDKit it is a graph"
 
 
@@ -383,7 +444,7 @@ def test_a_row_of_a_table_is_explained(tmp_path: Path, capsys: pytest.CaptureFix
     said = capsys.readouterr().out
     size = explain_graph(model, made, 0).size
     assert said.startswith(f"graph 2 of new (id c): {size}\n")
-    assert "; it is" not in said, "its class is not known"
+    assert "true class" not in said, "its class is not known"
     for number, reason in (("1", "(id b): it is no SMILES"), ("3", "new.csv has 3 rows"), ("-1", "new.csv has 3 rows")):
         assert main([*words, number]) == 2
         assert reason in capsys.readouterr().err
@@ -402,9 +463,9 @@ def test_names_under_a_molecule_may_have_any_letters() -> None:
     model, made = molecules()
     one = explain_graph(model, made.relabelled(made.y, ("löslich <& 水", "yes")), 0)
     one = replace(one, class_names=("löslich <& 水", "yes"))
-    (line,) = ElementTree.fromstring(draw(one, "svg")).iter("{http://www.w3.org/2000/svg}text")
-    assert line.text == f"{one.name}: {one.verdict}"
-    assert "; it is löslich <& 水" in line.text
+    words = [text.text for text in ElementTree.fromstring(draw(one, "svg")).iter("{http://www.w3.org/2000/svg}text")]
+    assert f"{one.name}: {one.verdict}" in words
+    assert "; true class: löslich <& 水" in one.verdict
     assert draw(one, "png") != draw(replace(one, class_names=("loslich <& 水", "yes")), "png")
 
 
@@ -489,7 +550,7 @@ def test_all_rows_of_a_table_are_not_explained(
     (tmp_path / "new.csv").write_text("smiles\nCCO\n")
     assert main(["explain", str(model_file), str(tmp_path / "new.csv"), option]) == 2
     error = capsys.readouterr().err
-    assert "of which --graph I explains single rows" in error
+    assert "of which --graph ID explains single rows" in error
     assert f"for {option.split('=')[0]} import it first: cgipool data import" in error
 
 
@@ -500,10 +561,116 @@ def test_a_model_that_does_not_fit() -> None:
         trace(fitted("cgi"), graphs().subset([]))
 
 
-def test_without_plotly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "plotly.offline", None)
-    with pytest.raises(UserError, match=r"needs plotly: pip install 'cgipool\[explain\]'"):
-        page([explain_graph(fitted("cgi"), graphs(), 0)])
+@pytest.mark.parametrize("method", SELECTING)
+def test_one_scale_for_all_levels_and_graphs(method: str) -> None:
+    explained = [explain_graph(fitted(method), graphs(), number) for number in (0, 7)]
+    for one in explained:
+        known = one.trace.score[np.isfinite(one.trace.score)]
+        assert one.scale.score == SELECTING[method][-1]
+        assert one.scale.low <= known.min()
+        assert known.max() <= one.scale.high
+        assert "has no class direction" in one.scale.meaning
+        assert len({f"{tick:g}" for tick in one.scale.ticks}) == len(one.scale.ticks) >= 3
+    if method in ("topk", "sag"):
+        assert all(one.scale.low == -one.scale.high for one in explained)
+        assert all(one.scale.high < 5 * np.nanmax(np.abs(one.trace.score)) for one in explained)
+    else:
+        ends = (1 / (1 + math.e), math.e / (1 + math.e)) if method in ("cgi", "cgi-nomi") else (0.0, 1.0)
+        assert all((one.scale.low, one.scale.high) == pytest.approx(ends) for one in explained)
+
+
+def test_raw_scores_of_the_released_form_have_a_symmetric_scale() -> None:
+    one = explain_graph(fitted("cgi", form="released"), graphs(), 0)
+    assert one.scale.low == -one.scale.high
+    assert np.nanmax(np.abs(one.trace.score)) <= one.scale.high
+
+
+def test_near_equal_scores_look_equal() -> None:
+    one = explain_graph(fitted("topk"), graphs(), 0)
+    near = np.where(np.isfinite(one.trace.score), 0.498 + 1e-5 * np.arange(one.graph.n_nodes), np.nan)
+    found = replace(one.trace, scores={"s": near.astype(np.float32)})
+    scale = scale_of(TopKPool(4), found)
+    colours = np.array([to_rgb(scale.colour(value)) for value in near[0]])
+    assert np.ptp(colours, 0).max() < 0.02
+    assert [f"{tick:g}" for tick in scale.ticks] == ["-0.5", "-0.25", "0", "0.25", "0.5"]
+    nothing = replace(found, scores={"s": np.full_like(near, np.nan, np.float32)})
+    assert (scale_of(TopKPool(4), nothing).low, scale_of(TopKPool(4), nothing).high) == (-1.0, 1.0)
+
+
+def test_colours_darken_evenly() -> None:
+    rgb = COLOURS(np.linspace(0, 1, 11))[:, :3]
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+    steps = -np.diff(116 * np.cbrt(linear) - 16)  # of CIE lightness
+    assert steps.min() > 2.5
+    assert steps.max() < 1.6 * steps.min()
+    assert ((linear + 0.05) / 0.05).min() > 4.5, "black letters can be read on all of them"
+
+
+def assert_same_colours(found: Counter[str], wanted: Counter[str]) -> None:
+    """RDKit cuts colours off where matplotlib rounds them."""
+
+    def channels(colours: Counter[str]) -> np.ndarray:
+        return np.array([[round(255 * part) for part in to_rgb(colour)] for colour in sorted(colours.elements())])
+
+    assert found.total() == wanted.total()
+    assert np.abs(channels(found) - channels(wanted)).max() <= 1
+
+
+def test_graphs_are_found_by_id_then_by_position(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, _ = molecules()
+    model.save(tmp_path / "m.safetensors")
+    rows = [("2", "CCO"), ("b", "CCN"), ("c d", "CCCO"), ("twice", "CCF"), ("twice", "CCS")]
+    (tmp_path / "d.csv").write_text(
+        "name,smiles,label\n" + "".join(f"{n},{s},{i % 2}\n" for i, (n, s) in enumerate(rows))
+    )
+    assert main(["data", "import", str(tmp_path / "d.csv"), "--out", str(tmp_path / "D")]) == 0
+    capsys.readouterr()
+    for data in ("D", "d.csv"):
+        words = ["explain", str(tmp_path / "m.safetensors"), str(tmp_path / data), "--graph"]
+        for which, number in (("2", 0), ("b", 1), ("c d", 2), ("1", 1), ("4", 4)):
+            assert main([*words, which]) == 0
+            assert capsys.readouterr().out.startswith(f"graph {number} of d (id {rows[number][0]}): ")
+        for which, reason in (
+            ("twice", "have the id twice; the first are at the positions 3, 4"),
+            ("x", "with the id x"),
+        ):
+            assert main([*words, which]) == 2
+            assert reason in capsys.readouterr().err
+    scores = tmp_path / "scores.csv"
+    assert main(["explain", str(tmp_path / "m.safetensors"), str(tmp_path / "D"), "--scores", str(scores)]) == 0
+    with scores.open() as stream:
+        table = list(csv.DictReader(stream))
+    assert list(table[0])[:4] == ["graph", "id", "node", "dropped"]
+    sizes = [3, 3, 4, 3, 3]
+    assert [(row["graph"], row["id"], row["node"]) for row in table] == [
+        (str(number), rows[number][0], str(node)) for number in range(5) for node in range(sizes[number])
+    ]
+
+
+def test_rows_without_ids_are_found_by_position(tmp_path: Path) -> None:
+    model, made = molecules()
+    (tmp_path / "new.csv").write_text(f"smiles\n{SMILES[1]}\n{SMILES[0]}\n")
+    one = explain_at(model, tmp_path / "new.csv", "1")
+    assert one.size == explain_graph(model, made, 0).size
+    assert one.name == "graph 1 of new", "a row number is not an id"
+
+
+def test_names_of_nodes_and_columns_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = int(graphs().sizes[0])
+    names = [f"roi<{i}>" for i in range(graphs().n_nodes)]
+    one = replace(explain_graph(fitted("cgi"), graphs(), 0), node_names=names[:size], columns=("kind",))
+    assert {label.split()[0] for label in one.labels} == {"kind"}
+    made = page([one])
+    assert 'data-tip="node 3 (roi&lt;3&gt;): kind ' in made
+    assert made.count(">roi&lt;3&gt;</text>") == 4, "in the input and at three levels"
+    assert '<td class="number">roi&lt;3&gt;</td>' in made
+    assert b">roi&lt;3&gt;</text>" in pooling_svg(one)
+    cells = [cell for column in levels_table(one).columns for cell in column.cells]
+    assert f"roi<{one.best(0, 1)[0]}> {one.best(0, 1)[0]}" in cells
+    monkeypatch.setattr(rows, "node_names", lambda part: names[: part.n_nodes])
+    out = io.StringIO()
+    write_scores(out, fitted("cgi"), graphs())
+    assert [row["name"] for row in csv.DictReader(io.StringIO(out.getvalue()))] == names
 
 
 def test_the_commands_of_the_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:

@@ -1,5 +1,7 @@
-"""The page of one graph in a real Chromium: the slider, the scores on hover, both themes and a phone."""
+"""The page of one graph in a real Chromium: letters and bonds of molecules, slider, scores, both themes and a phone."""
 
+import re
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -63,51 +65,66 @@ def visited(view: Page, path: Path) -> Iterator[Page]:
     view.on("request", lambda request: asked.append(request.url))
     view.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
     view.goto(path.as_uri())
-    expect(view.locator("#graph-0 .trace-kept .point").first).to_be_visible()
+    expect(view.locator(".view:not(.away) .node.kept").first).to_be_attached()
     yield view
     assert said == []
     assert {url for url in asked if not url.startswith("data:")} == {path.as_uri()}
 
 
-def points(view: Page, model: int, kind: str) -> Locator:
-    return view.locator(f"#graph-{model} .trace-{kind} .point")
+def shown(view: Page, model: int, what: str) -> Locator:
+    """Parts of the drawing of a model at the level that is shown."""
+    return view.locator(".model").nth(model).locator(f".view:not(.away) {what}")
+
+
+def caption(view: Page, model: int) -> str:
+    return view.locator(".model").nth(model).locator(".now:not(.away)").inner_text()
 
 
 @once
 def test_the_slider_moves_both_models(opened: Page, explained: list[Explained]) -> None:
-    slider = opened.get_by_label("Level")
+    slider = opened.get_by_label("Pooling level")
     assert slider.input_value() == "3"
     for level in (2, 1, 0):
         slider.press("ArrowLeft")
         assert slider.input_value() == str(level)
+        expect(opened.locator("[data-stop][aria-pressed=true]")).to_have_text(f"Level {level}" if level else "Input")
         for model, one in enumerate(explained):
-            alive = one.trace.alive[level - 1] if level else np.ones(one.graph.n_nodes, bool)
-            expect(points(opened, model, "kept")).to_have_count(int(alive.sum()))
-            expect(points(opened, model, "gone")).to_have_count(int((~alive).sum()))
-            now = opened.locator(".model").nth(model).locator("tr.here")
+            alive = one.alive(level)
+            kept, gone = int(alive.sum()), int((~alive).sum())
+            expect(shown(opened, model, ".node.kept")).to_have_count(kept)
+            expect(shown(opened, model, ".node.gone")).to_have_count(gone)
             edges = one.edges_left[level - 1] if level else len(one.edges)
-            assert now.inner_text().split() == [str(level) if level else "input", str(alive.sum()), str(edges)]
-    assert opened.locator("#words-0").inner_text().startswith("Input: ")
+            lines = [shown(opened, model, f".edges.{kind}").get_attribute("d").count("M") for kind in ("kept", "gone")]
+            assert lines == [edges, len(one.edges) - edges]
+            now = opened.locator(".model").nth(model).locator("tr.here")
+            assert now.inner_text().split() == [str(level) if level else "input", str(kept), str(gone), str(edges)]
+    assert caption(opened, 0).startswith("Input: ")
+    opened.get_by_role("button", name="Level 2").click()
+    assert slider.input_value() == "2"
 
 
 @once
 def test_a_model_with_fewer_levels_stays_at_its_last(opened: Page, explained: list[Explained]) -> None:
-    assert opened.locator("#words-0").inner_text().startswith("Level 3: ")
-    assert opened.locator("#words-1").inner_text().startswith("Level 2: ")
-    expect(points(opened, 1, "kept")).to_have_count(explained[1].nodes_left[-1])
+    assert caption(opened, 0).startswith("Level 3: ")
+    assert caption(opened, 1).startswith("Level 2: ")
+    expect(shown(opened, 1, ".node.kept")).to_have_count(explained[1].nodes_left[-1])
 
 
 def test_hover_shows_the_scores(opened: Page, explained: list[Explained]) -> None:
-    opened.get_by_label("Level").fill("1")
+    opened.get_by_label("Pooling level").fill("1")
     one = explained[0]
     node = int(np.flatnonzero(one.trace.alive[0])[0])
-    points(opened, 0, "kept").first.hover(force=True)
-    shown = opened.locator("#graph-0 .hoverlayer")
-    expect(shown).to_contain_text(f"node {node}")
+    tip = opened.locator("#tip")
+    expect(tip).to_be_hidden()
+    shown(opened, 0, ".node.kept").first.hover(force=True)
+    expect(tip).to_contain_text(f"node {node}")
     for name, values in one.trace.scores.items():
-        expect(shown).to_contain_text(f"{name} {values[0, node]:.4f}")
-    points(opened, 0, "gone").first.hover(force=True)
-    expect(shown).to_contain_text("dropped at level 1")
+        expect(tip).to_contain_text(f"{name} {values[0, node]:.4f}")
+    box = tip.bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= opened.viewport_size["width"]
+    shown(opened, 0, ".node.gone").first.hover(force=True)
+    expect(tip).to_contain_text("dropped at level 1")
 
 
 @once
@@ -118,16 +135,17 @@ def test_probabilities_are_shown(opened: Page, explained: list[Explained]) -> No
             text = bars.nth(place).inner_text()
             assert name in text
             assert f"{p:.3f}" in text
-            assert ("its class" in text) == (name == one.true_class)
+            assert ("true class" in text) == (name == one.true_class)
+        guess = opened.locator(".guess").nth(model).inner_text()
+        assert guess == "Predicted class {}, probability {:.2f}".format(*one.prediction)
 
 
 def test_the_page_never_scrolls_sideways(opened: Page) -> None:
     width = opened.viewport_size["width"]
     assert opened.evaluate("document.documentElement.scrollWidth") <= width
-    boxes = [opened.locator(f"#graph-{model}").bounding_box() for model in (0, 1)]
+    boxes = [shown(opened, model, ".edges.kept").locator("..").bounding_box() for model in (0, 1)]
     assert (boxes[0]["y"] == boxes[1]["y"]) == (width > 1000), "side by side where there is room"
-    for box in opened.locator(".graph svg.main-svg").all():
-        assert box.bounding_box()["width"] <= width
+    assert all(box["width"] <= width for box in boxes)
 
 
 def test_the_theme_follows_the_system_and_the_switch(opened: Page) -> None:
@@ -135,7 +153,7 @@ def test_the_theme_follows_the_system_and_the_switch(opened: Page) -> None:
     for expected in (dark, not dark):
         ground = opened.evaluate("Number(getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0])")
         line = opened.evaluate(
-            "Number(getComputedStyle(document.querySelector('.trace-kept-edges .js-line')).stroke.match(/\\d+/)[0])"
+            "Number(getComputedStyle(document.querySelector('.view:not(.away) .edges.kept')).stroke.match(/\\d+/)[0])"
         )
         assert (ground < 64) == expected
         assert abs(ground - line) > 90, "kept edges stand out"
@@ -153,12 +171,14 @@ def test_names_are_text_everywhere(browser: Browser, tmp_path: Path, models: lis
     )
     model = replace(FittedModel.load(models[0]), class_names=(EVIL, *graph.class_names[1:]))
     path = tmp_path / "evil.html"
-    path.write_text(page([explain_graph(model, evil, 0)]), encoding="utf-8")
+    one = replace(explain_graph(model, evil, 0), node_names=[EVIL] * graph.n_nodes)
+    path.write_text(page([one]), encoding="utf-8")
     for view in visited(browser.new_page(), path):
         assert view.locator("h1").inner_text() == f"Graph 0 of {EVIL}"
         assert EVIL in view.locator(".bars li").first.inner_text()
-        points(view, 0, "kept").first.hover(force=True)
-        expect(view.locator(".hoverlayer")).to_contain_text("onerror=alert(1)>")
+        shown(view, 0, ".node.kept").first.hover(force=True)
+        expect(view.locator("#tip")).to_contain_text(EVIL)
+        assert shown(view, 0, ".name").first.text_content() == EVIL
         assert view.locator("img[src=x]").count() == 0
 
 
@@ -167,13 +187,93 @@ def test_a_graph_of_one_node(browser: Browser, tmp_path: Path, models: list[Path
     path = tmp_path / "one.html"
     path.write_text(page([explain_graph(FittedModel.load(models[0]), one, 0)]), encoding="utf-8")
     for view in visited(browser.new_page(), path):
-        expect(points(view, 0, "kept")).to_have_count(1)
+        expect(shown(view, 0, ".node.kept")).to_have_count(1)
 
 
 @once
-def test_the_colour_bar_tells_its_ends(opened: Page, explained: list[Explained]) -> None:
-    trace = explained[0].trace
-    score = trace.score[-1][trace.alive[-1]]
-    ticks = opened.locator("#graph-0 .cbaxis text")
-    expect(ticks.first).to_have_text(f"{score.min():.3f}")
-    expect(ticks.last).to_have_text(f"{score.max():.3f}")
+def test_all_levels_have_one_scale(opened: Page, explained: list[Explained]) -> None:
+    for model, one in enumerate(explained):
+        section = opened.locator(".model").nth(model)
+        legend = section.locator(".legend").inner_text()
+        assert one.scale.meaning in legend
+        assert "has no class direction" in legend
+        for level in range(1, one.trace.levels + 1):
+            opened.get_by_label("Pooling level").fill(str(level))
+            assert section.locator(".tick").all_inner_texts() == [f"{tick:g}" for tick in one.scale.ticks]
+            score = one.trace.score[level - 1, one.alive(level)]
+            filled = shown(opened, model, ".node.kept").evaluate_all(
+                "all => all.map(node => node.getAttribute('fill'))"
+            )
+            assert filled == [one.scale.colour(value) for value in score]
+            assert f"from {score.min():.4f} to {score.max():.4f}" in caption(opened, model)
+            bar, span = (section.locator(part).bounding_box() for part in (".shades", ".span:not(.away)"))
+            start = (span["x"] - bar["x"]) / bar["width"]
+            assert start == pytest.approx(one.scale.share(float(score.min())), abs=0.01)
+
+
+SMILES = [
+    "O=C(O)c1ccccc1Nc1cccc(C(F)(F)F)c1",
+    "CC(=O)Oc1ccccc1C(=O)O",
+    "Cn1cnc2c1c(=O)n(C)c(=O)n2C",
+    "C[C@H](N)C(=O)O",
+    "F/C=C/C=C\\Cl",
+    "C#CC1=CC=C(Br)S1",
+    "C[N+](C)(C)CC([O-])=O",
+    "CS(=O)(=O)c1ccc(I)cc1",
+    "O=[N+]([O-])c1ccc(P(=O)(O)O)cc1",
+    "CC1(C)S[C@@H]2[C@H](NC(=O)Cc3ccccc3)C(=O)N2[C@H]1C(=O)O",
+    "B(O)(O)c1ccncc1[Si](C)(C)C",
+]
+
+
+def test_molecules_keep_their_letters_and_bonds_at_every_level(browser: Browser, tmp_path: Path) -> None:
+    Chem = pytest.importorskip("rdkit.Chem")
+    from cgipool.data.molecules import MoleculeFeaturizer
+
+    made = MoleculeFeaturizer().graphs(SMILES)
+    made = made.relabelled(np.arange(len(SMILES)) % 2, ("no", "yes"))
+    model, path = fit(made, width=8, epochs=1, featurizer=MoleculeFeaturizer().to_json()), tmp_path / "molecule.html"
+    for number, smiles in enumerate(SMILES):
+        one = explain_graph(model, made, number)
+        path.write_text(page([one]), encoding="utf-8")
+        assert path.stat().st_size < 300_000
+        source = Chem.MolFromSmiles(smiles)
+        letters = {atom.GetIdx(): atom.GetSymbol() for atom in source.GetAtoms() if atom.GetSymbol() != "C"}
+        Chem.Kekulize(source, clearAromaticFlags=True)
+        orders = sorted(int(bond.GetBondTypeAsDouble()) for bond in source.GetBonds())
+        for view in visited(browser.new_page(), path):
+            for level in (3, 2, 1, 0):
+                texts, paths = drawn(view)
+                assert {atom: text for atom, text in texts.items() if atom in letters}.keys() == letters.keys(), smiles
+                assert all(symbol in texts[atom] for atom, symbol in letters.items()), smiles
+                assert sorted(map(order, paths)) == orders, smiles
+                discs = 0 if level == 0 else one.nodes_left[level - 1]
+                assert shown(view, 0, "ellipse").count() == discs
+                assert shown(view, 0, ".node.kept").count() == (discs or made.sizes[number])
+                view.get_by_label("Pooling level").press("ArrowLeft")
+            view.close()
+
+
+def drawn(view: Page) -> tuple[dict[int, str], list[list[np.ndarray]]]:
+    """Of the molecule that is shown: the letters at each atom, and the lines [2 ends, 2] of each bond."""
+    found = shown(view, 0, "text, path[class^=bond]").evaluate_all(
+        "all => all.filter(part => part.checkVisibility()).map(part => "
+        "[part.getAttribute('class'), part.textContent, part.getAttribute('d')])"
+    )
+    texts, bonds = defaultdict(str), defaultdict(list)
+    for name, text, line in found:
+        if line is None:
+            texts[int(name.removeprefix("atom-"))] += text
+        else:
+            ends = np.array(re.findall(r"(-?[\d.]+),(-?[\d.]+)", line), float)
+            bonds[int(name.split()[0].removeprefix("bond-"))] += [ends] if len(ends) == 2 else []
+    return texts, list(bonds.values())
+
+
+def order(lines: list[np.ndarray]) -> int:
+    """Of a bond by its parallel lines; a wedge is a filled shape or many short lines."""
+    if not lines or len(lines) > 6:
+        return 1
+    along = lines[0][1] - lines[0][0]
+    across = np.array([-along[1], along[0]]) / np.linalg.norm(along)
+    return len({round(float((line.mean(0) - lines[0][0]) @ across) / 3) for line in lines})

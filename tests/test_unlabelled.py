@@ -111,7 +111,7 @@ def test_tu_sets_are_predicted_and_explained_as_they_are(
         assert "X_graph_labels.txt is missing" in refused(capsys, "fit", path, "--out", tmp_path / "m", *TINY)
     assert run("explain", model, path, "--graph", 2, "--faithfulness") == 0
     said = capsys.readouterr().out
-    assert "; it is" not in said
+    assert "true class" not in said
     assert "so no accuracy is told" in said
     assert run("data", "info", path) == 0
     assert "not known" in capsys.readouterr().out

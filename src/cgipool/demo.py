@@ -13,10 +13,12 @@ from cgipool.data.graphs import GraphSet
 from cgipool.data.motifs import motifs
 from cgipool.data.splits import random_splits
 from cgipool.explain.faithful import kept
+from cgipool.explain.scale import scale_of
 from cgipool.explain.subgraphs import edges_of
 from cgipool.explain.trace import Trace, trace_batch
 from cgipool.files import writable
-from cgipool.picture import draw_pooling, steps
+from cgipool.network import Network
+from cgipool.picture import Scale, draw_pooling, steps
 from cgipool.threads import one_thread
 from cgipool.training.checkpoint import load_tensors
 from cgipool.training.recipe import PAPER, Recipe
@@ -64,7 +66,8 @@ def run_demo(
         weights = split_folder(Path(folder), split.index) / "weights.safetensors"
         training = trained(Task("cgi", recipe, split, seed, "cpu", Path(folder)), graphs, weights)
     test = graphs.subset(split.test)
-    trace = follow(training)
+    trace, network = follow(training), training.state.network
+    assert isinstance(network, Network)
     motif, chance = kept(test, trace.alive)
     return Shown(
         accuracy=result.test_accuracy[0],
@@ -72,7 +75,7 @@ def run_demo(
         graphs=test.n_graphs,
         motif=motif,
         chance=chance,
-        picture=draw(out / "demo.png", test, trace),
+        picture=draw(out / "demo.png", test, trace, scale_of(network.pools[0], trace)),
     )
 
 
@@ -89,7 +92,7 @@ def follow(training: Training) -> Trace:
     return trace_batch(network, training.batcher.batch(task.split.test, task.key(EVALUATION)), task.method)
 
 
-def draw(path: Path, graphs: GraphSet, trace: Trace) -> Path:
+def draw(path: Path, graphs: GraphSet, trace: Trace, scale: Scale | None = None) -> Path:
     """Draw what became of the first graph in one piece, right or wrong; of the first graph where none is."""
     singles = (graphs.subset([g]) for g in range(graphs.n_graphs))
     whole = (g for g, one in enumerate(singles) if np.isfinite(steps(one.n_nodes, edges_of(one))).all())
@@ -103,6 +106,7 @@ def draw(path: Path, graphs: GraphSet, trace: Trace) -> Path:
         ringed=graph.node_truth,
         alive=trace.alive[:, nodes],
         score=trace.score[:, nodes],
-        title=f"A test graph with a {true}; CGIPool says {guess}",
+        title=f"A test graph with a {true}; CGIPool predicts {guess}",
+        scale=scale,
     )
     return path

@@ -1,15 +1,23 @@
-"""A picture of a graph that is pooled level by level; NumPy and matplotlib only.
+"""A picture of a graph that is pooled level by level, and the colours of its scores; NumPy and matplotlib only.
 
 Shapes: n nodes, m edges, L levels.
 """
 
 import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
 from matplotlib.collections import LineCollection
+from matplotlib.colors import LinearSegmentedColormap, Normalize, to_hex
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from cgipool.words import counted
@@ -17,10 +25,46 @@ from cgipool.words import counted
 Floats = NDArray[np.floating]
 Ints = NDArray[np.int64]
 
-INK, FAINT, RING, PLAIN = "#333333", "#dcdcdc", "#d62728", "#b9c6d3"
+INK, FAINT, RING, PLAIN = "#333333", "#dcdcdc", "#0b5fa5", "#b9c6d3"
 
 MANY = 500
 """Above so many nodes, all distances are too many: places then follow from the distances to a few nodes."""
+
+FEW = 60
+"""Node names are drawn for graphs with at most this many nodes."""
+
+COLOURS = LinearSegmentedColormap.from_list("score", colormaps["magma"](np.linspace(0.94, 0.56, 256)))
+"""Pale for low scores, strong for high ones. A part of magma is as perceptually uniform as the whole, and every colour
+in this part is light enough for black letters."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The colour scale of a score: the same for all levels of a graph, in every picture and page."""
+
+    score: str
+    """The score's name."""
+    low: float
+    high: float
+    meaning: str
+    """What the score is, in words."""
+    span: str
+    """How the ends of the scale were chosen, in words."""
+
+    @property
+    def ticks(self) -> list[float]:
+        """Round numbers from `low` to `high`; no two are equal."""
+        tol = 1e-9 * (self.high - self.low)
+        ticks = MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(self.low, self.high)
+        return [float(tick) for tick in ticks if self.low - tol <= tick <= self.high + tol]
+
+    def share(self, value: float) -> float:
+        """Where a score lies on the scale, from 0 to 1."""
+        return min(max((value - self.low) / (self.high - self.low), 0.0), 1.0)
+
+    def colour(self, value: float) -> str:
+        """The colour of a score, as #rrggbb; neutral for NaN."""
+        return to_hex(COLOURS(self.share(value))) if np.isfinite(value) else PLAIN
 
 
 def draw_pooling(
@@ -31,9 +75,10 @@ def draw_pooling(
     alive: NDArray[np.bool_],
     score: Floats,
     title: str,
+    scale: Scale | None = None,
 ) -> None:
     """Write the `pooling_figure` to a file."""
-    pooling_figure(edges=edges, ringed=ringed, alive=alive, score=score, title=title).savefig(path)
+    pooling_figure(edges=edges, ringed=ringed, alive=alive, score=score, title=title, scale=scale).savefig(path)
 
 
 def pooling_figure(
@@ -43,46 +88,59 @@ def pooling_figure(
     alive: NDArray[np.bool_],
     score: Floats,
     title: str,
-    score_name: str | None = "y_d",
+    scale: Scale | None = None,
+    names: Sequence[str] = (),
 ) -> Figure:
-    """Panels: the graph [m, 2], then each level with the kept nodes (alive [L, n]) coloured by their score [L, n]."""
+    """Panels: the graph [m, 2], then each level with the kept nodes (alive [L, n]) coloured by their score [L, n].
+
+    `names` [n] are written at the nodes of a small graph. Without a scale all kept nodes have one colour.
+    """
     levels, n = alive.shape
     place = places(n, edges)
     rings = np.zeros(n, bool) if ringed is None else ringed
     wide, tall = np.maximum(np.ptp(place, 0), 1e-9)
-    figure = Figure(figsize=(3.1 * (levels + 1) + 0.6, 3.1 * np.clip(tall / wide, 0.6, 1.3) + 1.0), dpi=150)
+    figure = Figure(figsize=(3.1 * (levels + 1) + 0.6, 3.1 * np.clip(tall / wide, 0.6, 1.3) + 1.25), dpi=150)
     panels = figure.subplots(1, levels + 1)
     big = min(85.0, 9000.0 / n)
-    _draw_graph(panels[0], place, edges, np.ones(n, bool), rings, big)
-    panels[0].scatter(place[:, 0], place[:, 1], s=big, c=PLAIN, edgecolors="none", zorder=3)
-    panels[0].set_title(f"input: {counted(n, 'node')}", color=INK, fontsize=10)
-    low, high = span_of(score[alive])
-    for level, panel in enumerate(panels[1:]):
-        here = alive[level]
+    for number, panel in enumerate(panels):
+        here = alive[number - 1] if number else np.ones(n, bool)
         _draw_graph(panel, place, edges, here, rings, big)
-        panel.scatter(place[~here, 0], place[~here, 1], s=0.3 * big, c=FAINT, edgecolors="none", zorder=2)
-        shades = score[level, here] if score_name else PLAIN
-        look = {"cmap": "viridis", "vmin": low, "vmax": high} if score_name else {}
-        colours = panel.scatter(*place[here].T, s=big, c=shades, edgecolors="none", zorder=3, **look)
+        panel.scatter(*place[~here].T, s=0.3 * big, c=FAINT, edgecolors="none", zorder=2)
+        values = score[number - 1, here].tolist() if number else []
+        colours = PLAIN if scale is None or not number else [scale.colour(value) for value in values]
+        panel.scatter(*place[here].T, s=big, c=colours, edgecolors=INK, linewidths=min(0.5, big / 100), zorder=3)
+        if n <= FEW:
+            _write_names(panel, place, here, names)
         kept = f", {np.count_nonzero(rings & here)} of {rings.sum()} in the motif" if rings.any() else ""
-        panel.set_title(f"level {level + 1}: {counted(here.sum(), 'node')}{kept}", color=INK, fontsize=10)
+        count = (
+            f"level {number}: {here.sum()} of {counted(n, 'node')}{kept}" if number else f"input: {counted(n, 'node')}"
+        )
+        panel.set_title(count, color=INK, fontsize=10)
     figure.suptitle(title, color=INK, parse_math=False)
-    figure.subplots_adjust(left=0.01, right=0.93, top=0.82, bottom=0.08, wspace=0.04)
-    if score_name:
-        bar = figure.colorbar(colours, cax=figure.add_axes((0.945, 0.15, 0.009, 0.6)))
-        bar.set_label(f"score {_in_math(score_name)} of kept nodes", color=INK, fontsize=9)
-        bar.ax.tick_params(labelsize=8)
-        bar.outline.set_visible(False)
-    if rings.any():
-        note = "ringed: the nodes of the motif, which decide the class    small grey: dropped"
-        figure.text(0.01, 0.02, note, color=INK, fontsize=9)
+    figure.subplots_adjust(left=0.01, right=0.93, top=0.82, bottom=0.16, wspace=0.04)
+    notes = ["Ringed: the nodes of the motif, which decide the class."] if rings.any() else []
+    if scale is not None:
+        _draw_scale(figure, scale)
+        notes.append(f"{scale.meaning} {scale.span}")
+    lines = [line for note in notes for line in textwrap.wrap(note, int(16 * figure.get_figwidth()))]
+    figure.text(0.01, 0.02, "\n".join(lines), color=INK, fontsize=8, parse_math=False)
     return figure
 
 
-def span_of(values: Floats) -> tuple[float, float]:
-    """The least and the largest of the values that are numbers; 0 and 1 where none is."""
-    known = values[np.isfinite(values)]
-    return (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
+def _write_names(panel: Axes, place: Floats, alive: NDArray[np.bool_], names: Sequence[str]) -> None:
+    for name, point, here in zip(names, place, alive, strict=False):
+        look: Any = {"color": INK if here else "#9a9a9a", "fontsize": 6, "ha": "center", "va": "top", "zorder": 4}
+        panel.annotate(name, point, (0, -5), textcoords="offset points", parse_math=False, **look)
+
+
+def _draw_scale(figure: Figure, scale: Scale) -> None:
+    """The colour bar."""
+    shades = ScalarMappable(Normalize(scale.low, scale.high), COLOURS)
+    bar = figure.colorbar(shades, cax=figure.add_axes((0.945, 0.2, 0.009, 0.55)), ticks=scale.ticks)
+    bar.set_label(f"score {_in_math(scale.score)} of kept nodes", color=INK, fontsize=9)
+    bar.ax.set_yticklabels([f"{tick:g}" for tick in scale.ticks])
+    bar.ax.tick_params(labelsize=8)
+    bar.outline.set_visible(False)
 
 
 def _in_math(name: str) -> str:

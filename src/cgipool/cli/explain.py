@@ -32,7 +32,10 @@ def explain(
             metavar="INPUT", help="A TU archive or folder, a saved set, a name; with --graph also a CSV of SMILES."
         ),
     ],
-    graph: Annotated[int | None, typer.Option(metavar="I", help="Explain this graph, counted from 0.")] = None,
+    graph: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Explain the graph with this id or, if none has it, at this position, from 0."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="With --graph: a picture (.svg, .png) or a page (.html).")
     ] = None,
@@ -56,11 +59,11 @@ def explain(
 
     _check_drawing(graph, out, against)
     if graph is None and scores is None and not faithful:
-        raise UserError("say what to explain: --graph I, --scores FILE or --faithfulness")
+        raise UserError("say what to explain: --graph ID, --scores FILE or --faithfulness")
     if (scores is not None or faithful) and is_table(Path(data)):
         option = "--faithfulness" if scores is None else "--scores"
         raise UserError(
-            f"{data} is a table of SMILES, of which --graph I explains single rows; for {option} import it first: "
+            f"{data} is a table of SMILES, of which --graph ID explains single rows; for {option} import it first: "
             f"cgipool data import {shlex.quote(data)} --out DIR"
         )
     for path in (out, scores):
@@ -74,15 +77,15 @@ def explain(
         return
     graphs = open_graphs(data)
     if scores is not None:
-        _write_scores(fitted, graphs, member, scores)
+        _write_scores(fitted, graphs, member, scores, Path(data))
     if faithful:
         _measure(fitted, graphs, member, seed)
 
 
-def _check_drawing(graph: int | None, out: Path | None, against: Path | None) -> None:
+def _check_drawing(graph: str | None, out: Path | None, against: Path | None) -> None:
     """Options that go together, told before anything is read."""
     if graph is None and (out is not None or against is not None):
-        raise UserError(f"--{'against' if out is None else 'out'} needs --graph I")
+        raise UserError(f"--{'against' if out is None else 'out'} needs --graph ID")
     if out is not None and out.suffix.lower() not in FORMS:
         raise UserError(f"cannot draw {out}: its name must end in {', '.join(FORMS)}")
     if out is not None and against is not None and out.suffix.lower() != ".html":
@@ -90,15 +93,15 @@ def _check_drawing(graph: int | None, out: Path | None, against: Path | None) ->
 
 
 def _explain_graph(
-    model: "FittedModel", other: "FittedModel | None", data: str, number: int, member: int, out: Path | None
+    model: "FittedModel", other: "FittedModel | None", data: str, which: str, member: int, out: Path | None
 ) -> None:
     from cgipool.cli.tables import output
     from cgipool.explain import draw, explain_at, page
     from cgipool.files import write_atomically
 
-    found = [explain_at(model, data, number, member)]
+    found = [explain_at(model, data, which, member)]
     if other is not None:
-        found.append(explain_at(other, data, number))
+        found.append(explain_at(other, data, which))
     typer.echo(f"{found[0].name}: {found[0].size}")
     for one in found:
         said = ", ".join(f"{name} {p:.3f}" for name, p in one.probabilities.items())
@@ -122,14 +125,15 @@ def levels_table(one: "Explained") -> "Table":
     for level, (nodes, edges) in enumerate(zip(one.nodes_left, one.edges_left, strict=True)):
         counts = (str(level + 1), f"{nodes} of {one.graph.n_nodes}", f"{edges} of {len(one.edges)}")
         for place, node in enumerate(one.best(level, TOP)):
-            label = one.labels[node] if one.molecule is not None else ""
+            label = one.labels[node] if one.molecule is not None else " ".join(one.node_names[node : node + 1])
             numbers = (f"{values[level, node]:.4f}" for values in one.trace.scores.values())
             table.add_row(*(counts if place == 0 else ("", "", "")), f"{label} {node}".strip(), *numbers)
     return table
 
 
-def _write_scores(model: "FittedModel", graphs: "GraphSet", member: int, path: Path) -> None:
+def _write_scores(model: "FittedModel", graphs: "GraphSet", member: int, path: Path, source: Path) -> None:
     from cgipool.explain import write_scores
+    from cgipool.explain.names import graph_ids
     from cgipool.files import write_atomically
 
     count = unread = 0
@@ -137,7 +141,7 @@ def _write_scores(model: "FittedModel", graphs: "GraphSet", member: int, path: P
     def write(temporary: Path) -> None:
         nonlocal count, unread
         with temporary.open("w", encoding="utf-8", newline="") as stream:
-            count, unread = write_scores(stream, model, graphs, member)
+            count, unread = write_scores(stream, model, graphs, member, ids=graph_ids(source))
 
     write_atomically(path, write)
     typer.echo(f"{path}: {counted(count, 'graph')}" + (f"; {unread:,} could not be read" if unread else ""))

@@ -9,7 +9,7 @@ from cgipool.picture import pooling_figure
 def draw(one: Explained, form: str) -> bytes:
     """The file's content in the form "svg" or "png": the graph, then a panel for each level."""
     if one.molecule is not None:
-        from cgipool.explain.molecule import draw_molecule
+        from cgipool.explain.sheet import draw_molecule
 
         return draw_molecule(one, form)
     figure = pooling_figure(
@@ -18,7 +18,8 @@ def draw(one: Explained, form: str) -> bytes:
         alive=one.trace.alive,
         score=one.trace.score,
         title=f"{one.name}: {one.verdict}",
-        score_name=one.trace.ranking,
+        scale=one.scale,
+        names=one.node_names,
     )
     out = io.BytesIO()
     figure.savefig(out, format=form)

@@ -1,8 +1,9 @@
-"""What a model does to one graph, as it is told in a table, a picture and a page.
+"""What a model does to one graph: what tables, pictures and pages show.
 
 Shapes: n nodes, m edges, L levels, C classes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,14 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cgipool.data.graphs import GraphSet
-from cgipool.data.importers.imported import IDS
 from cgipool.data.names import Names
 from cgipool.errors import UserError
+from cgipool.explain.names import column_names, find_graph, id_at, node_names
+from cgipool.explain.scale import scale_of
 from cgipool.explain.subgraphs import edges_left, edges_of
-from cgipool.explain.trace import Trace, trace
+from cgipool.explain.trace import Trace, member_of, trace
 from cgipool.fitted import FittedModel
+from cgipool.network import Network
+from cgipool.picture import PLAIN, Scale
 from cgipool.pool import method_named
-from cgipool.predict import CHUNK, chunks_of, count_of, ids_of, is_table, open_graphs
+from cgipool.predict import CHUNK, chunks_of, count_of, is_table, open_graphs
 from cgipool.words import counted
 
 if TYPE_CHECKING:
@@ -31,7 +35,7 @@ class Explained:
     """One graph and its trace."""
 
     number: int
-    """Of the graph in its set."""
+    """The graph's position in its set, counted from 0."""
     graph: GraphSet
     """A set of this graph alone."""
     trace: Trace
@@ -42,11 +46,17 @@ class Explained:
     molecule: "Chem.Mol | None" = None
     """The graph as RDKit's molecule, if it is one and RDKit is there."""
     id: str = ""
-    """What predictions call the graph, if its source has names."""
+    """The graph's id in its source, if it has one."""
+    scale: Scale | None = None
+    """The colours of the score that nodes are ranked by; None for a method without scores."""
+    node_names: Sequence[str] = ()
+    """[n] the names of the nodes in their source; empty if they have none."""
+    columns: Sequence[str] = ()
+    """The names of the node label columns; empty if they have none."""
 
     @property
     def name(self) -> str:
-        """What the graph is called."""
+        """Set, position and id of the graph."""
         return f"graph {self.number} of {self.graph.name}" + (f" (id {self.id})" if self.id else "")
 
     @property
@@ -61,16 +71,31 @@ class Explained:
         return own if own in self.class_names else None
 
     @property
+    def nodes_word(self) -> str:
+        """What a node is called."""
+        return "node" if self.molecule is None else "atom"
+
+    @property
+    def edges_word(self) -> str:
+        """What an edge is called."""
+        return "edge" if self.molecule is None else "bond"
+
+    @property
     def size(self) -> str:
         """How large the graph is, in words."""
-        return f"{counted(self.graph.n_nodes, 'node')}, {counted(len(self.edges), 'edge')}"
+        return f"{counted(self.graph.n_nodes, self.nodes_word)}, {counted(len(self.edges), self.edges_word)}"
+
+    @property
+    def prediction(self) -> tuple[str, float]:
+        """The most probable class and its probability."""
+        return max(self.probabilities.items(), key=lambda pair: pair[1])
 
     @property
     def verdict(self) -> str:
-        """What the model says of it, in words."""
-        guess, probability = max(self.probabilities.items(), key=lambda pair: pair[1])
-        true = "" if self.true_class is None else f"; it is {self.true_class}"
-        return f"{self.method} says {guess}, {probability:.2f}{true}"
+        """The prediction in words."""
+        guess, probability = self.prediction
+        true = "" if self.true_class is None else f"; true class: {self.true_class}"
+        return f"{self.method} predicts {guess} (probability {probability:.2f}){true}"
 
     @cached_property
     def edges(self) -> NDArray[np.int64]:
@@ -87,16 +112,50 @@ class Explained:
         """[L] edges of the graph between nodes that are left."""
         return edges_left(self.graph, self.trace.alive)[:, 0].tolist()
 
-    @property
+    @cached_property
     def labels(self) -> list[str]:
-        """[n] the elements of a molecule's atoms, else the node labels as the source names them; empty without any."""
+        """[n] the elements of a molecule's atoms, else the node labels with the names of their columns."""
         if self.molecule is not None:
             return [atom.GetSymbol() for atom in self.molecule.GetAtoms()]
         codes = self.graph.category
         if codes is None:
             return [""] * self.graph.n_nodes
-        names = self.graph.category_names
-        return [", ".join(names[j][code] for j, code in enumerate(row)) for row in codes.tolist()]
+        values = self.graph.category_names
+        titles = [f"{column} " for column in self.columns] or [""] * len(values)
+        return [", ".join(titles[j] + values[j][code] for j, code in enumerate(row)) for row in codes.tolist()]
+
+    def node_name(self, node: int) -> str:
+        """The position of a node and, if it has one, its name."""
+        return f"{self.nodes_word} {node}" + (f" ({self.node_names[node]})" if self.node_names else "")
+
+    def alive(self, level: int) -> NDArray[np.bool_]:
+        """[n] the nodes that are there after a level; level 0 is the input."""
+        return self.trace.alive[level - 1] if level else np.ones(self.graph.n_nodes, bool)
+
+    def colour(self, level: int, node: int) -> str:
+        """The colour of a node that a level keeps."""
+        return PLAIN if self.scale is None or not level else self.scale.colour(self.trace.score[level - 1, node])
+
+    def caption(self, level: int) -> str:
+        """What is there after a level, in a few words; level 0 is the input."""
+        if not level:
+            return f"Input: {self.size}"
+        return f"Level {level}: {self.nodes_left[level - 1]} of {counted(self.graph.n_nodes, self.nodes_word)} kept"
+
+    def at_level(self, level: int) -> str:
+        """What a level keeps and drops, in words; level 0 is the input."""
+        if not level:
+            return f"Input: {self.size}"
+        dropped = self.graph.n_nodes - self.nodes_left[level - 1]
+        edges = f"{self.edges_left[level - 1]} of {counted(len(self.edges), self.edges_word)} left"
+        return f"{self.caption(level)}, {dropped} dropped; {edges}"
+
+    @property
+    def about_colours(self) -> str:
+        """What the colours mean."""
+        if self.scale is None:
+            return f"Coloured: kept {self.nodes_word}s. {self.method} reports no scores."
+        return f"Coloured: kept {self.nodes_word}s. {self.scale.meaning} {self.scale.span}"
 
     def best(self, level: int, count: int) -> list[int]:
         """The nodes that a level keeps, best first, at most `count`; without a score, in their order."""
@@ -106,7 +165,7 @@ class Explained:
 
 
 def explain_graph(model: FittedModel, graphs: GraphSet, number: int, member: int = 0) -> Explained:
-    """What a member of a model does to the graph of this number, counted from 0."""
+    """What a member of a model does to the graph at this position, counted from 0."""
     if not 0 <= number < graphs.n_graphs:
         raise UserError(f"there is no graph {number}; {graphs.name} has {graphs.n_graphs:,}, numbered from 0")
     graph = _checked(graphs, number)
@@ -117,17 +176,30 @@ def explain_graph(model: FittedModel, graphs: GraphSet, number: int, member: int
     title = method_named(model.method).title
     if len(model.members) > 1:
         title += f", member {member} of {len(model.members)}"
-    molecule = None if model.featurizer is None else _molecule(graph)
-    return Explained(number, graph, found, title, model.class_names, molecule)
+    (network,) = member_of(model, member).networks
+    assert isinstance(network, Network)  # others cannot be traced
+    return Explained(
+        number,
+        graph,
+        found,
+        title,
+        model.class_names,
+        None if model.featurizer is None else _molecule(graph),
+        scale=scale_of(network.pools[0], found),
+        node_names=node_names(graph),
+        columns=column_names(graph, model.featurizer),
+    )
 
 
-def explain_at(model: FittedModel, path: str | Path, number: int, member: int = 0) -> Explained:
-    """What a member of a model does to the graph of this number, counted from 0, at a path or in a set of this name. Of
-    a table of SMILES that is a row."""
+def explain_at(model: FittedModel, path: str | Path, which: str | int, member: int = 0) -> Explained:
+    """What a member of a model does to one graph of a data set, or to one row of a table of SMILES.
+
+    A string is the graph's id or, if no graph has that id, its position counted from 0; a number is its position.
+    """
     place = Path(path)
+    number = find_graph(place, which) if isinstance(which, str) else which
     if not is_table(place):
-        found = explain_graph(model, open_graphs(path), number, member)
-        return replace(found, id=next(ids_of(place, number), "")) if (place / IDS).is_file() else found
+        return replace(explain_graph(model, open_graphs(path), number, member), id=id_at(place, number))
     first = max(number, 0) // CHUNK * CHUNK
     chunk = next(chunks_of(path, model, None, first, number + 1), None)
     at = number - first
@@ -137,7 +209,7 @@ def explain_at(model: FittedModel, path: str | Path, number: int, member: int = 
         raise UserError(f"graph {number} of {path} (id {chunk.ids[at]}): {chunk.reasons[at]}")
     before = sum(other < at for other in chunk.reasons)
     found = explain_graph(model, replace(chunk.graphs, name=place.stem), at - before, member)
-    return replace(found, number=number, id=chunk.ids[at])
+    return replace(found, number=number, id=id_at(place, number))
 
 
 def _molecule(graph: GraphSet) -> "Chem.Mol | None":

@@ -1,18 +1,36 @@
 "use strict";
-const { charts } = JSON.parse(document.getElementById("data").textContent);
 const slider = document.getElementById("level");
+const tip = document.getElementById("tip");
 
 function show(level) {
-  document.getElementById("shown").textContent = level ? `${level} of ${slider.max}` : "input";
-  charts.forEach(({ levels, layout }, number) => {
-    const own = Math.min(level, levels.length - 1);
-    const chart = document.getElementById(`graph-${number}`);
-    Plotly.react(chart, levels[own].traces, layout, { displayModeBar: false, responsive: true });
-    document.getElementById(`words-${number}`).textContent = levels[own].words;
-    for (const row of chart.closest(".model").querySelectorAll("tr[data-level]")) {
-      row.classList.toggle("here", Number(row.dataset.level) === own);
+  slider.value = level;
+  slider.setAttribute("aria-valuetext", level ? `level ${level}` : "input");
+  for (const stop of document.querySelectorAll("[data-stop]")) {
+    stop.setAttribute("aria-pressed", String(Number(stop.dataset.stop) === level));
+  }
+  for (const model of document.querySelectorAll(".model")) {
+    const own = Math.min(level, Number(model.dataset.levels));
+    for (const part of model.querySelectorAll("[data-level]")) {
+      part.classList.toggle("away", Number(part.dataset.level) !== own);
     }
-  });
+    for (const row of model.querySelectorAll("[data-row]")) {
+      row.classList.toggle("here", Number(row.dataset.row) === own);
+    }
+  }
+  tip.hidden = true;
+}
+
+function point(event) {
+  const node = event.target.closest?.("[data-tip]");
+  tip.hidden = !node;
+  if (!node) return;
+  tip.textContent = node.dataset.tip;
+  const box = node.getBoundingClientRect();
+  const room = document.documentElement.clientWidth;
+  const left = box.left + box.width / 2 - tip.offsetWidth / 2;
+  const above = box.top - tip.offsetHeight - 8;
+  tip.style.left = `${Math.max(6, Math.min(left, room - tip.offsetWidth - 6))}px`;
+  tip.style.top = `${above > 6 ? above : box.bottom + 8}px`;
 }
 
 function startTheme() {
@@ -30,5 +48,10 @@ function startTheme() {
 
 startTheme();
 slider.addEventListener("input", () => show(Number(slider.value)));
-slider.value = slider.max;
-show(Number(slider.value));
+for (const stop of document.querySelectorAll("[data-stop]")) {
+  stop.addEventListener("click", () => show(Number(stop.dataset.stop)));
+}
+document.addEventListener("pointerover", point);
+document.addEventListener("click", point);
+document.addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
+show(Number(slider.max));

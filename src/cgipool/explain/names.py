@@ -1,0 +1,59 @@
+"""The ids and names that a data set carries: of its graphs, its nodes and its columns."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from cgipool.data.graphs import GraphSet
+from cgipool.data.importers import imported, smiles
+from cgipool.errors import UserError, excerpt
+from cgipool.predict import is_table
+from cgipool.words import counted
+
+
+def graph_ids(path: Path) -> Iterator[str]:
+    """The ids of the graphs of a saved set or of the rows of a table, in order; nothing if the source has none."""
+    from cgipool.data.importers.table import Table
+
+    saved = not is_table(path)
+    file = path / imported.IDS if saved else path
+    if not file.is_file():
+        return
+    table = Table(file)
+    columns = {name.lower(): column for column, name in reversed(list(enumerate(table.columns)))}
+    column = next((columns[name] for name in (("id",) if saved else smiles.IDS) if name in columns), None)
+    if column is not None:
+        for (values,) in table.as_written(column) if saved else table.batches(column):
+            yield from values.to_pylist()
+
+
+def id_at(path: Path, number: int) -> str:
+    """The id of the graph at a position; empty if it has none."""
+    return next(islice(graph_ids(path), number, None), "")
+
+
+def find_graph(path: Path, which: str) -> int:
+    """The position of the graph with this id or, if there is none, the position that the text says."""
+    found = [number for number, name in enumerate(graph_ids(path)) if name == which]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UserError(
+            f"{counted(len(found), 'graph')} of {path} have the id {excerpt(which)}; the first are at the positions "
+            f"{', '.join(map(str, found[:5]))}: use one of these"
+        )
+    try:
+        return int(which)
+    except ValueError:
+        raise UserError(f"{path} has no graph with the id {excerpt(which)}") from None
+
+
+def node_names(graphs: GraphSet) -> Sequence[str]:
+    """[N] the names of the nodes of all graphs; empty if they have none."""
+    return ()
+
+
+def column_names(graph: GraphSet, featurizer: dict[str, Any] | None) -> Sequence[str]:
+    """The names of the node label columns; empty if they have none."""
+    return () if featurizer is None else [str(column["name"]) for column in featurizer["atoms"]]
