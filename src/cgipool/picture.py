@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from cgipool.report.look import short
 from cgipool.words import counted
 
 Floats = NDArray[np.floating]
@@ -111,7 +112,7 @@ def pooling_figure(
         panel.scatter(*place[here].T, s=big, c=colours, edgecolors=INK, linewidths=min(0.5, big / 100), zorder=3)
         if n <= FEW:
             _write_names(panel, place, here, names)
-        kept = f", {np.count_nonzero(rings & here)} of {rings.sum()} in the motif" if rings.any() else ""
+        kept = f", motif {np.count_nonzero(rings & here)} of {rings.sum()}" if rings.any() else ""
         count = (
             f"level {number}: {here.sum()} of {counted(n, 'node')}{kept}" if number else f"input: {counted(n, 'node')}"
         )
@@ -122,15 +123,16 @@ def pooling_figure(
     if scale is not None:
         _draw_scale(figure, scale)
         notes.append(f"{scale.meaning} {scale.span}")
-    lines = [line for note in notes for line in textwrap.wrap(note, int(16 * figure.get_figwidth()))]
+    lines = [line for note in notes for line in textwrap.wrap(note, int(17 * figure.get_figwidth()))]
     figure.text(0.01, 0.02, "\n".join(lines), color=INK, fontsize=8, parse_math=False)
     return figure
 
 
 def _write_names(panel: Axes, place: Floats, alive: NDArray[np.bool_], names: Sequence[str]) -> None:
     for name, point, here in zip(names, place, alive, strict=False):
-        look: Any = {"color": INK if here else "#9a9a9a", "fontsize": 6, "ha": "center", "va": "top", "zorder": 4}
-        panel.annotate(name, point, (0, -5), textcoords="offset points", parse_math=False, **look)
+        look: Any = {"color": INK if here else "#777777", "fontsize": 6, "ha": "center", "va": "top", "zorder": 4}
+        look["bbox"] = {"boxstyle": "square,pad=0", "facecolor": "white", "edgecolor": "none", "alpha": 0.75}
+        panel.annotate(short(name), point, (0, -6), textcoords="offset points", parse_math=False, **look)
 
 
 def _draw_scale(figure: Figure, scale: Scale) -> None:

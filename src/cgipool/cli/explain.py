@@ -141,7 +141,7 @@ def _write_scores(model: "FittedModel", graphs: "GraphSet", member: int, path: P
     def write(temporary: Path) -> None:
         nonlocal count, unread
         with temporary.open("w", encoding="utf-8", newline="") as stream:
-            count, unread = write_scores(stream, model, graphs, member, ids=graph_ids(source))
+            count, unread = write_scores(stream, model, graphs, member, ids=graph_ids(source, graphs))
 
     write_atomically(path, write)
     typer.echo(f"{path}: {counted(count, 'graph')}" + (f"; {unread:,} could not be read" if unread else ""))

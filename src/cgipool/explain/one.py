@@ -197,9 +197,10 @@ def explain_at(model: FittedModel, path: str | Path, which: str | int, member: i
     A string is the graph's id or, if no graph has that id, its position counted from 0; a number is its position.
     """
     place = Path(path)
-    number = find_graph(place, which) if isinstance(which, str) else which
-    if not is_table(place):
-        return replace(explain_graph(model, open_graphs(path), number, member), id=id_at(place, number))
+    graphs = None if is_table(place) else open_graphs(path)
+    number = find_graph(place, which, graphs) if isinstance(which, str) else which
+    if graphs is not None:
+        return replace(explain_graph(model, graphs, number, member), id=id_at(place, number, graphs))
     first = max(number, 0) // CHUNK * CHUNK
     chunk = next(chunks_of(path, model, None, first, number + 1), None)
     at = number - first

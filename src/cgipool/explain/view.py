@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from cgipool.explain.one import Explained
 from cgipool.picture import FEW, places
+from cgipool.report.look import short
 
 WIDE, HIGH, MARGIN = 640, 430, 26
 """Size of a drawing and the width of its margin, in pixels."""
@@ -80,7 +81,9 @@ def _graph(one: Explained, level: int, where: Places) -> str:
     if n <= FEW:
         for name, kept, (x, y) in zip(one.node_names, alive, where, strict=False):
             style = "kept" if kept else "gone"
-            parts.append(f'<text class="name {style}" x="{x:.1f}" y="{y + radius + 12:.1f}">{escape(name)}</text>')
+            parts.append(
+                f'<text class="name {style}" x="{x:.1f}" y="{y + radius + 12:.1f}">{escape(short(name))}</text>'
+            )
     return "".join(parts)
 
 
