@@ -124,6 +124,11 @@ class Explained:
         titles = [f"{column} " for column in self.columns] or [""] * len(values)
         return [", ".join(titles[j] + values[j][code] for j, code in enumerate(row)) for row in codes.tolist()]
 
+    @cached_property
+    def dropped(self) -> list[int]:
+        """[n] the level that dropped each node, counted from 1; 0 for those that were kept to the end."""
+        return self.trace.dropped.tolist()
+
     def node_name(self, node: int) -> str:
         """The position of a node and, if it has one, its name."""
         return f"{self.nodes_word} {node}" + (f" ({self.node_names[node]})" if self.node_names else "")

@@ -126,15 +126,16 @@ def _levels(one: Explained) -> str:
 
 def _nodes(one: Explained) -> str:
     """The folded table of all nodes: what hovering shows, as text."""
-    heads = [one.nodes_word, *(["name"] if one.node_names else []), *(["label"] if any(one.labels) else [])]
+    labels = one.labels if any(one.labels) else []
+    heads = [one.nodes_word, *(["name"] if one.node_names else []), *(["label"] if labels else [])]
     levels = range(1, one.trace.levels + 1) if one.scale is not None else ()
     heads += [f"{one.scale.score if one.scale else ''}, level {level}" for level in levels]
     rows = []
     for node in range(one.graph.n_nodes):
-        row = [str(node), *one.node_names[node : node + 1], *([one.labels[node]] if any(one.labels) else [])]
+        row = [str(node), *one.node_names[node : node + 1], *labels[node : node + 1]]
         scores = (float(one.trace.score[level - 1, node]) for level in levels)
         row += [f"{score:.4f}" if np.isfinite(score) else "–" for score in scores]
-        gone = int(one.trace.dropped[node])
+        gone = one.dropped[node]
         rows.append((*row, f"level {gone}" if gone else "kept"))
     return f"<details><summary>All {one.nodes_word}s</summary>{_table((*heads, 'dropped at'), rows)}</details>"
 

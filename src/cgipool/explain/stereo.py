@@ -10,6 +10,8 @@ from cgipool.data.molecules import ATOM, BOND, CIP_STEPS
 
 CW, CCW = Chem.ChiralType.CHI_TETRAHEDRAL_CW, Chem.ChiralType.CHI_TETRAHEDRAL_CCW
 CIS, TRANS = Chem.BondStereo.STEREOCIS, Chem.BondStereo.STEREOTRANS
+ROUNDS = 20
+"""At most this many times labels are assigned; drugs take one or two."""
 UNLABELLED = ("none", "unknown")
 
 
@@ -34,7 +36,7 @@ def _settle(molecule: "Chem.RWMol", wanted: list[tuple[Any, str]]) -> None:
     as for the two centres of 1,4-dimethylcyclohexane, one is inverted at a time.
     """
     before = len(wanted) + 1
-    for turn in range(2 * len(wanted)):
+    for turn in range(min(2 * len(wanted), ROUNDS)):
         wrong = [thing for thing in _wrong(molecule, wanted) if thing.HasProp("_CIPCode")]
         if not wrong:
             break

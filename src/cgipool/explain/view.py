@@ -32,7 +32,7 @@ def views(one: Explained) -> list[str]:
 def tip(one: Explained, level: int, node: int) -> str:
     """What the page says about a node, line by line: its name and label, its scores at the level (the last ones if it
     was dropped before), and the level that dropped it."""
-    label, gone = one.labels[node], int(one.trace.dropped[node])
+    label, gone = one.labels[node], one.dropped[node]
     lines = [one.node_name(node) + (f": {label}" if label else "")]
     last = min(level, gone) if gone else level
     if level:
