@@ -66,6 +66,7 @@ def _drawn(canvas: Any, one: "Explained", level: int, sharp: int = 1) -> Any:
     options.prepareMolsBeforeDrawing = False  # it is kekulised and laid out already
     options.clearBackground = False
     options.useBWAtomPalette()  # colour shows scores and nothing else
+    options.flagCloseContactsDist = -1  # no red boxes where atoms are close
     options.bondLineWidth *= sharp
     options.minFontSize, options.maxFontSize = 6 * sharp, 22 * sharp
     options.fixedBondLength = 42.0 * sharp  # at most: small molecules are not blown up
