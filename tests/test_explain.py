@@ -469,6 +469,19 @@ def test_names_under_a_molecule_may_have_any_letters() -> None:
     assert draw(one, "png") != draw(replace(one, class_names=("loslich <& 水", "yes")), "png")
 
 
+def test_control_characters_in_names_do_no_harm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, _ = molecules()
+    evil = "\x1b[31m\x07red"
+    replace(model, class_names=(evil, "yes")).save(tmp_path / "m.safetensors")
+    (tmp_path / "d.csv").write_text(f"id,smiles\n{evil},CCO\n")
+    words = ["explain", str(tmp_path / "m.safetensors"), str(tmp_path / "d.csv"), "--graph", evil]
+    assert main([*words, "--out", str(tmp_path / "a.svg")]) == 0
+    said = capsys.readouterr().out
+    assert "graph 0 of d (id \N{REPLACEMENT CHARACTER}[31m\N{REPLACEMENT CHARACTER}red)" in said
+    assert "\x1b" not in said
+    ElementTree.parse(tmp_path / "a.svg")
+
+
 def pooling_svg(one: Explained) -> bytes:
     import matplotlib as mpl
 

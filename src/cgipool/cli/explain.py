@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cgipool.cli.options import DEVICE, MODEL
-from cgipool.errors import UserError
+from cgipool.errors import UserError, excerpt
 from cgipool.words import counted
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _explain_graph(
         found.append(explain_at(other, data, which))
     typer.echo(f"{found[0].name}: {found[0].size}")
     for one in found:
-        said = ", ".join(f"{name} {p:.3f}" for name, p in one.probabilities.items())
+        said = ", ".join(f"{excerpt(name)} {p:.3f}" for name, p in one.probabilities.items())
         output().print("", one.verdict, f"probabilities: {said}", "", levels_table(one), sep="\n")
     if out is None:
         return

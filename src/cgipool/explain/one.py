@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cgipool.data.graphs import GraphSet
 from cgipool.data.names import Names
-from cgipool.errors import UserError
+from cgipool.errors import UserError, excerpt
 from cgipool.explain.names import column_names, find_graph, id_at, node_names
 from cgipool.explain.scale import scale_of
 from cgipool.explain.subgraphs import edges_left, edges_of
@@ -57,7 +57,7 @@ class Explained:
     @property
     def name(self) -> str:
         """Set, position and id of the graph."""
-        return f"graph {self.number} of {self.graph.name}" + (f" (id {self.id})" if self.id else "")
+        return excerpt(f"graph {self.number} of {self.graph.name}" + (f" (id {self.id})" if self.id else ""))
 
     @property
     def probabilities(self) -> dict[str, float]:
@@ -95,7 +95,7 @@ class Explained:
         """The prediction in words."""
         guess, probability = self.prediction
         true = "" if self.true_class is None else f"; true class: {self.true_class}"
-        return f"{self.method} predicts {guess} (probability {probability:.2f}){true}"
+        return excerpt(f"{self.method} predicts {guess} (probability {probability:.2f}){true}")
 
     @cached_property
     def edges(self) -> NDArray[np.int64]:
@@ -122,7 +122,8 @@ class Explained:
             return [""] * self.graph.n_nodes
         values = self.graph.category_names
         titles = [f"{column} " for column in self.columns] or [""] * len(values)
-        return [", ".join(titles[j] + values[j][code] for j, code in enumerate(row)) for row in codes.tolist()]
+        rows = (", ".join(titles[j] + values[j][code] for j, code in enumerate(row)) for row in codes.tolist())
+        return list(map(excerpt, rows))
 
     @cached_property
     def dropped(self) -> list[int]:
@@ -191,7 +192,7 @@ def explain_graph(model: FittedModel, graphs: GraphSet, number: int, member: int
         model.class_names,
         None if model.featurizer is None else _molecule(graph),
         scale=scale_of(network.pools[0], found),
-        node_names=node_names(graph),
+        node_names=list(map(excerpt, node_names(graph))),
         columns=column_names(graph, model.featurizer),
     )
 
