@@ -33,7 +33,8 @@ def write_scores(
     first = next(known, None)
     own = None if first is None else chain([first], known)
     for chunk in known_to(alone, graph_chunks(graphs)):
-        count, unread = count + len(chunk.ids), unread + len(chunk.reasons)
+        starts = [[str(count + place)] for place in range(len(chunk.ids))]
+        count, unread = count + len(starts), unread + len(chunk.reasons)
         found = None if chunk.graphs is None else trace(alone, chunk.graphs)
         if heads is None:
             if found is None or chunk.graphs is None:
@@ -42,7 +43,6 @@ def write_scores(
             heads += ["node", "name", "dropped"] if len(node_names(chunk.graphs)) else ["node", "dropped"]
             heads += [f"{name}_{level + 1}" for level in range(found.levels) for name in found.scores] + ["reason"]
             table.writerow(heads)
-        starts = [[name] for name in chunk.ids]
         if own is not None:
             starts = [[*start, name] for start, name in zip(starts, islice(own, len(starts)), strict=False)]
         if len(starts) < len(chunk.ids):
