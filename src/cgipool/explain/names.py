@@ -9,7 +9,6 @@ from cgipool.data.graphs import GraphSet
 from cgipool.data.importers import imported, smiles
 from cgipool.errors import UserError, excerpt
 from cgipool.predict import is_table
-from cgipool.words import counted
 
 
 def graph_ids(path: Path, graphs: GraphSet | None = None) -> Iterator[str]:
@@ -45,17 +44,15 @@ def id_at(path: Path, number: int, graphs: GraphSet | None = None) -> str:
 def find_graph(path: Path, which: str, graphs: GraphSet | None = None) -> int:
     """The position of the graph with this id or, if there is none, the position that the text says."""
     found = [number for number, name in enumerate(graph_ids(path, graphs)) if name == which]
-    if len(found) == 1:
-        return found[0]
-    if found:
+    if len(found) > 1:
         raise UserError(
-            f"{counted(len(found), 'graph')} of {path} have the id {excerpt(which)}; the first are at the positions "
-            f"{', '.join(map(str, found[:5]))}: use one of these"
+            f"several graphs of {path} have the id {excerpt(which)!r}, among them {found[0]} and {found[1]}"
         )
-    try:
-        return int(which)
-    except ValueError:
-        raise UserError(f"{path} has no graph with the id {excerpt(which)}") from None
+    if found:
+        return found[0]
+    if not (which.isascii() and which.isdigit() and len(which) <= 18):
+        raise UserError(f"no graph of {path} has the id {excerpt(which)!r}, and it is not a position counted from 0")
+    return int(which)
 
 
 def node_names(graphs: GraphSet) -> Sequence[str]:
