@@ -9,7 +9,7 @@ are less work. Features at dead positions are never read.
 """
 
 from cgipool.level.base import LEAST_MEAN, Level, cells_of
-from cgipool.level.nodes import GATES, Nodes, Origin, check_ratio, compacted, kept_of, positions_kept
+from cgipool.level.nodes import GATES, Nodes, Origin, check_ratio, compacted, decimal, kept_of, positions_kept
 from cgipool.level.sparse import Edges, SparseLevel
 from cgipool.level.tiled import TiledLevel
 
@@ -25,6 +25,7 @@ __all__ = [
     "cells_of",
     "check_ratio",
     "compacted",
+    "decimal",
     "kept_of",
     "positions_kept",
 ]

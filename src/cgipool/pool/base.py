@@ -58,5 +58,6 @@ def cluster_count(method: str, ratio: float | int, site: int, sizes: Sizes | Non
         return ratio
     clusters = sizes_for(method, sizes).mean
     for _ in range(site + 1):
+        # In floating point, unlike `kept_of`: the weights of saved models have shapes by this number.
         clusters = math.ceil(ratio * clusters)
     return int(clusters)
