@@ -10,8 +10,6 @@ from cgipool.nn import CGIPooling
 
 graphs = load_dataset("motifs").subset(range(0, 1000, 4))
 data = graphs.to_pyg()
-for one in data:
-    one.x = F.one_hot(one.edge_index[0].bincount(minlength=one.num_nodes).clamp(max=9), 10).float()
 
 
 class Net(torch.nn.Module):
@@ -19,7 +17,7 @@ class Net(torch.nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv = GraphConv(10, 32)
+        self.conv = GraphConv(data[0].num_features, 32)
         self.pool = CGIPooling(32, ratio=0.8)  # was: SAGPooling(32, ratio=0.8)
         self.linear = torch.nn.Linear(32, graphs.n_classes)
 

@@ -9,6 +9,8 @@ import torch
 from hypothesis import given
 from random_sets import assert_equal, graph_sets
 from torch_geometric.data import Batch, Data
+from torch_geometric.transforms import OneHotDegree
+from torch_geometric.utils import one_hot
 
 from cgipool.data import GraphSet
 from cgipool.errors import UserError
@@ -27,6 +29,35 @@ def names_of(graphs: GraphSet) -> dict:
 @given(graph_sets())
 def test_pyg_and_back(graphs: GraphSet) -> None:
     assert_equal(GraphSet.from_pyg(graphs.to_pyg(), "random", **names_of(graphs)), graphs)
+
+
+@given(graph_sets())
+def test_pyg_models_can_read_x(graphs: GraphSet) -> None:
+    """The one-hot labels, as PyG makes them, and the attributes; without either the one-hot degree."""
+    width = max(graphs.degree, default=0) + 1
+    for data, size in zip(graphs.to_pyg(), graphs.sizes, strict=True):
+        names = zip(graphs.category_names, data.category.T if graphs.category_names else (), strict=True)
+        expected = [one_hot(codes, len(values)) for values, codes in names]
+        if graphs.attributes is not None:
+            expected.append(data.attributes)
+        if not expected:
+            data.x, x = None, data.x
+            data = OneHotDegree(width - 1)(data)
+            data.x, expected = x, [data.x]
+        assert data.x.dtype == torch.float32
+        assert data.x.shape == (size, data.num_features)
+        assert torch.equal(data.x, torch.cat(expected, 1).float())
+
+
+def test_x_of_the_users_own_is_read() -> None:
+    labels = GraphSet.from_pyg([Data(edge_index=EDGE, x=torch.tensor([5, 7]), y=0)], "g")
+    (data,) = labels.to_pyg()
+    assert GraphSet.from_pyg([data], "g").attributes is None
+    for own in (data.x.flip(0), 2 * data.x, data.x + 1, data.x[:, :1], torch.cat([data.x, data.x], 1)):
+        data.x = own
+        attributes = GraphSet.from_pyg([data], "g").attributes
+        assert attributes is not None
+        assert attributes.tolist() == own.tolist()
 
 
 @given(graph_sets())

@@ -37,7 +37,7 @@ def test_order_of_nodes_does_not_matter(graphs: GraphSet) -> None:
     both = graphs.subset(range(graphs.n_graphs)).to_pyg() + mixed.to_pyg()
     names = {"category_names": graphs.category_names, "class_names": ()}
     for data in both:
-        for key in ("attributes", "node_truth", "edge_weight", "edge_category", "edge_attr"):
+        for key in ("x", "attributes", "node_truth", "edge_weight", "edge_category", "edge_attr"):
             data[key] = None
     found = wl_classes(GraphSet.from_pyg(both, "g", **names))
     assert found[: graphs.n_graphs].tolist() == found[graphs.n_graphs :].tolist()

@@ -1,8 +1,10 @@
 """PyG `Data` objects to a GraphSet and back.
 
 Keys written, and read first: `category` and `edge_category` (codes, whole numbers), `attributes` and `edge_attr`
-(floats), `edge_weight`, `node_truth`, `y` (one class code), `num_nodes`. For data sets made elsewhere `x` and
-`edge_attr` are read by type: whole numbers are labels, floats are attributes. `Data` has no place for names; give
+(floats), `edge_weight`, `node_truth`, `y` (one class code), `num_nodes`. Also written is `x`, the input of a PyG model:
+the one-hot codes of each label column, then the attributes; in a set with neither, the one-hot `degree`, a key of its
+own. For data sets made elsewhere `x` and `edge_attr` are read by type: whole numbers are labels, floats are attributes.
+An `x` that only repeats the other keys is not read again. `Data` has no place for names; give
 `class_names`, `category_names` and `edge_category_names` to keep them, otherwise the values that occur are the names.
 With no class names, `class_names=()`, no `y` is read: the classes are not known.
 """
@@ -35,7 +37,13 @@ def from_pyg(
     """The set of these graphs; with names given, labels are codes into them."""
     if hasattr(graphs, "edge_index"):
         raise UserError("from_pyg takes a list of Data: [data] of a single one, batch.to_data_list() of a Batch")
-    parts = Parts([_read(i, data, class_names != ()) for i, data in enumerate(graphs)])
+    labelled = class_names != ()
+    held = [_held(i, data, labelled) for i, data in enumerate(graphs)]
+    if all(map(_x_repeats, held)):
+        for columns in held:
+            columns.pop("x", None)
+    read = zip(graphs, held, strict=True)
+    parts = Parts([_read(i, data, columns, labelled) for i, (data, columns) in enumerate(read)])
     y = np.array([part["y"] for part in parts.parts], dtype=np.int64)
     codes, classes = encode(y) if class_names is None else (y, class_names)
     category = _codes(parts.of_nodes("category", np.int64), category_names)
@@ -44,7 +52,7 @@ def from_pyg(
 
 
 def to_pyg(graphs: "GraphSet") -> list["Data"]:
-    """One `Data` per graph, with codes for labels."""
+    """One `Data` per graph, with codes for labels and an `x` of floats."""
     import torch
     from torch_geometric.data import Data
 
@@ -54,22 +62,36 @@ def to_pyg(graphs: "GraphSet") -> list["Data"]:
     def tensors(**columns: NDArray[Any] | None) -> dict[str, torch.Tensor]:
         return {key: torch.from_numpy(np.array(values)) for key, values in columns.items() if values is not None}
 
-    nodes = tensors(category=graphs.category, attributes=graphs.attributes, node_truth=graphs.node_truth)
+    category, attributes = _int64(graphs.category), graphs.attributes
+    degree = graphs.degree.astype(np.int64) if category is None and attributes is None else None
+    nodes = tensors(category=category, attributes=attributes, degree=degree, node_truth=graphs.node_truth)
     edges = tensors(
-        edge_category=graphs.edge_category, edge_weight=graphs.edge_weight, edge_attr=graphs.edge_attributes
+        edge_category=_int64(graphs.edge_category),
+        edge_weight=graphs.edge_weight,
+        edge_attr=graphs.edge_attributes,
     )
+    labels = [] if category is None else list(zip(nodes["category"].T, map(len, graphs.category_names), strict=True))
+    if degree is not None:
+        labels = [(nodes["degree"], int(degree.max(initial=0)) + 1)]
     y = torch.from_numpy(np.array(graphs.y)) if graphs.is_labelled else None
     made = []
     for i in range(graphs.n_graphs):
         at = slice(*map(int, graphs.node_ptr[i : i + 2]))
         span = slice(int(graphs.edge_ptr[at.start]), int(graphs.edge_ptr[at.stop]))
         columns = {key: values[at] for key, values in nodes.items()}
+        hot = [torch.nn.functional.one_hot(codes[at], width).float() for codes, width in labels]
+        columns["x"] = torch.cat(hot if attributes is None else [*hot, columns["attributes"].float()], 1)
         columns |= {key: values[span] for key, values in edges.items()}
         edge_index = ends[:, span] - at.start
         if y is not None:
             columns["y"] = y[i : i + 1]
         made.append(Data(edge_index=edge_index, num_nodes=at.stop - at.start, **columns))
     return made
+
+
+def _int64(codes: NDArray[Any] | None) -> NDArray[np.int64] | None:
+    """Codes of the type that torch takes for indices."""
+    return None if codes is None else codes.astype(np.int64)
 
 
 def _codes(values: NDArray[Any] | None, names: tuple[Names, ...] | None) -> Coded:
@@ -90,10 +112,35 @@ TYPED = {
 PLAIN = ("edge_index", "edge_weight", "node_truth")
 
 
-def _read(i: int, data: "Data", labelled: bool) -> dict[str, Any]:
-    """The columns of one graph as arrays, by the names that a GraphSet has for them."""
+def _held(i: int, data: "Data", labelled: bool) -> dict[str, NDArray[Any]]:
+    """The columns of one graph as arrays, by PyG's keys."""
     keys = (*TYPED, *PLAIN, *(("y",) if labelled else ()))
     held = {key: _array(i, key, data[key]) for key in keys if data.get(key) is not None}
+    if "x" in held and data.get("degree") is not None:
+        held["degree"] = _array(i, "degree", data["degree"])
+    return held
+
+
+def _x_repeats(held: dict[str, NDArray[Any]]) -> bool:
+    """Whether x is what `to_pyg` makes of the other columns."""
+    x, codes, floats = (held.get(key) for key in ("x", "category", "attributes"))
+    if codes is None and floats is None:
+        codes = held.get("degree")
+    if x is None or x.dtype.kind != "f" or (codes is None and floats is None):
+        return False
+    codes = np.empty((len(x), 0), np.int64) if codes is None else codes
+    floats = np.empty((len(x), 0)) if floats is None else floats
+    hot = x.shape[1] - floats.shape[1]
+    row, column = np.nonzero(x[:, :hot])
+    if len(row) != codes.size or not np.array_equal(row, np.repeat(np.arange(len(x)), codes.shape[1])):
+        return False
+    offset = column.reshape(codes.shape) - codes  # where the columns of each label begin
+    ones = bool((x[row, column] == 1).all())
+    return ones and bool((offset == offset[:1]).all()) and np.array_equal(x[:, hot:], floats)
+
+
+def _read(i: int, data: "Data", held: dict[str, NDArray[Any]], labelled: bool) -> dict[str, Any]:
+    """The columns of one graph, by the names that a GraphSet has for them."""
     part: dict[str, Any] = dict.fromkeys(("category", "attributes", "edge_category", "edge_attributes"))
     part |= {"edge_weight": held.get("edge_weight"), "node_truth": held.get("node_truth")}
     for key, (whole, real) in TYPED.items():
@@ -133,7 +180,7 @@ def _size(i: int, data: "Data", held: dict[str, NDArray[Any]]) -> int:
     """The number of nodes as given, never guessed from the edges: isolated last nodes would be lost."""
     if "num_nodes" in data:
         return _whole(i, data.num_nodes)
-    for key in ("x", "category", "attributes", "node_truth"):
+    for key in ("x", "category", "attributes", "degree", "node_truth"):
         if key in held:
             return len(held[key])
     raise UserError(f"graph {i}: neither num_nodes nor a node column says how many nodes it has")

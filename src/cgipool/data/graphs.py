@@ -246,7 +246,11 @@ class GraphSet:
         return convert_pyg.from_pyg(graphs, name, **names)
 
     def to_pyg(self) -> list["Data"]:
-        """The graphs as PyG `Data` objects; `from_pyg` takes them back without loss."""
+        """The graphs as PyG `Data` objects; `from_pyg` takes them back without loss.
+
+        `x` holds the one-hot labels and the attributes of the nodes as floats; of nodes with neither, the one-hot
+        degree, with a column for every degree up to the largest of this set.
+        """
         from cgipool.data import convert_pyg
 
         return convert_pyg.to_pyg(self)
