@@ -28,7 +28,7 @@ class DenseLevel(Level):
         graphs, clusters, _ = weight.shape
         every = torch.arange(graphs + 1, device=weight.device)
         slot_ptr, graph = every * clusters, every[:-1].repeat_interleave(clusters, output_size=graphs * clusters)
-        there = level.size > 0
+        there = level.sizes > 0
         alive = there.to(weight.dtype).repeat_interleave(clusters, output_size=graphs * clusters)
         position = torch.arange(graphs * clusters, device=weight.device)
         nodes = Nodes(graph, slot_ptr, alive, there * clusters, position)

@@ -54,7 +54,7 @@ class SumOfReadouts(nn.Module):
     def each(self, levels: Levels) -> list[Tensor]:
         """The readout of each level."""
         _, of_level = READOUTS[self.kind]  # looked up here: a module that holds a lambda cannot be pickled
-        return [of_level(*level.readout(x), level.size.clamp(min=1).unsqueeze(1)) for x, level in levels]
+        return [of_level(*level.readout(x), level.sizes.clamp(min=1).unsqueeze(1)) for x, level in levels]
 
     def extra_repr(self) -> str:
         """Shown in the module's repr."""

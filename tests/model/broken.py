@@ -32,7 +32,7 @@ class OverTheBatch(Sound):
         living = torch.where(level.alive > 0, score, -torch.inf)
         cut = living.sort(descending=True).values[(level.alive.sum() * self.ratio).long()]
         keep = (living > cut).to(x.dtype)
-        k = torch.zeros_like(level.size, dtype=x.dtype).index_add(0, level.graph, keep).long()
+        k = torch.zeros_like(level.sizes, dtype=x.dtype).index_add(0, level.graph, keep).long()
         return Pooled(*level.coarsen(x, score, keep, k))
 
 
@@ -122,7 +122,7 @@ class WrongSize(Sound):
     def forward(self, x: Tensor, level: Level) -> Pooled:
         score, k = self.scores(x, level), level.kept(self.ratio)
         keep = level.select(score.unsqueeze(1), k).squeeze(1)
-        return Pooled(*level.coarsen(x, score, keep, level.size))
+        return Pooled(*level.coarsen(x, score, keep, level.sizes))
 
 
 class NoPooled(Sound):

@@ -182,11 +182,11 @@ def clear_graphs(steps: list[Step], gap: float = 1e-5) -> list[int]:
     Continuous features are not enough for that: a GCN gives two adjacent nodes with the same neighbours otherwise the
     same result, whatever their features, and a ReLU can silence several nodes. Scores are ranked in single precision.
     """
-    clear = set(range(len(steps[0].after.size)))
+    clear = set(range(len(steps[0].after.sizes)))
     for before, pooled in steps:
         graph, alive = before.graph, rows(before)
         for score in pooled.scores.values():
-            for g, k in enumerate(pooled.level.size.tolist()):
+            for g, k in enumerate(pooled.level.sizes.tolist()):
                 ranked = score[alive][graph[alive] == g].sort(descending=True).values
                 if 0 < k < len(ranked) and ranked[k - 1] - ranked[k] <= gap:
                     clear.discard(g)

@@ -51,7 +51,7 @@ def test_a_sound_pool_of_ones_own() -> None:
         (broken.Unreached, "gradients", "no gradient reaches pools.*.choice.bias, pools.*.choice.weight"),
         (broken.NotFinite, "gradients", "is not finite"),
         (broken.Rolled, "aligned", "features of dropped nodes must be 0"),
-        (broken.WrongSize, "aligned", "size must be the number of living nodes"),
+        (broken.WrongSize, "aligned", "sizes must be the number of living nodes"),
         (broken.First, "node order", "with the nodes in another order the logits change"),
         (broken.Forgetful, "save and load", "not all in its state_dict"),
         (broken.Constant, "overfits", "of 32 graphs of motifs are learnt in"),

@@ -43,7 +43,7 @@ def test_metrics_in_range(method: str, form: str) -> None:
         assert ((accuracy >= 0.0) & (accuracy <= 1.0)).all()
         # Two choices of k among n nodes share at least 2k − n: at ratio 0.8, 60 % of the nodes.
         for share, (before, pooled) in zip(overlap.tolist(), steps, strict=True):
-            n, k = before.size, pooled.level.size
+            n, k = before.sizes, pooled.level.sizes
             assert (2 * k - n).clamp(min=0).sum() / k.sum() - 1e-6 <= share <= 1.0
             assert share >= 0.6
         assert output.own_loss == pytest.approx(output.metrics["mi"].mean().item())
@@ -252,7 +252,7 @@ def test_recipe_checks_its_ratio(ratio: Any) -> None:
 def test_ratio_in_range(ratio: float | int) -> None:
     case = random_case(0)
     _, steps = traced(random_network(case.size, ratio=ratio), case.batch())
-    assert (steps[-1].after.size >= 1).all()
+    assert (steps[-1].after.sizes >= 1).all()
 
 
 @pytest.mark.parametrize("form", FORMS)

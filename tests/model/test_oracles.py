@@ -113,7 +113,7 @@ class Part(NamedTuple):
 def parts(level: Level, x: Tensor) -> list[Part]:
     """The graphs that are there."""
     here, a, graph = rows(level), adjacency(level), level.graph[rows(level)]
-    mine = [torch.nonzero(graph == g).squeeze(1) for g in range(int((level.size > 0).sum()))]
+    mine = [torch.nonzero(graph == g).squeeze(1) for g in range(int((level.sizes > 0).sum()))]
     return [Part(here[m], a[m][:, m], x[here[m]]) for m in mine]
 
 
@@ -172,7 +172,7 @@ def same_choice(before: Level, pooled: Pooled, theirs: Chosen) -> int:
     assert ours[mine].tolist() == node[other].tolist()
     close(pooled.x[here][mine], theirs.x[other])
     close(adjacency(level)[mine][:, mine], theirs.a[other][:, other])
-    return int((before.size[clear] > 0).sum())
+    return int((before.sizes[clear] > 0).sum())
 
 
 def compare_with_layer(
@@ -188,7 +188,7 @@ def compare_with_layer(
         close(pooled.scores[score][rows(level)], scores)
         compared += same_choice(level, pooled, theirs)
 
-        if len(clear_graphs([Step(level, pooled)], gap=1e-6)) == len(level.size):
+        if len(clear_graphs([Step(level, pooled)], gap=1e-6)) == len(level.sizes):
             weight = torch.randn(theirs.x.shape, dtype=torch.float64)
             (by_x,) = torch.autograd.grad((pooled.x[rows(pooled.level)] * weight).sum(), ours)
             (expected,) = torch.autograd.grad((theirs.x * weight).sum(), other)
@@ -354,7 +354,7 @@ def test_gradient_of_two_asap_layers_is_the_slope_of_the_numpy_program(way: str)
     first = pools[0](ours, level)
     second = pools[1](F.relu(first.x), first.level)
     weight = torch.randn(9, DIM, dtype=torch.float64)
-    (second.x[rows(second.level)] * weight[: int(second.level.size)]).sum().backward()
+    (second.x[rows(second.level)] * weight[: int(second.level.sizes)]).sum().backward()
 
     params = [{name: array(value).copy() for name, value in pool.state_dict().items()} for pool in pools]
     a, start = array(adjacency(level)), array(x).copy()
@@ -783,7 +783,7 @@ def test_gradient_of_vip_is_the_slope_of_the_oracle(hops: int, way: str) -> None
 
     _, nodes = answer(x)
     eps, compared = 1e-6, 0
-    lone = int(torch.nonzero(level.size == 1)[0])
+    lone = int(torch.nonzero(level.sizes == 1)[0])
     at_lone = int(level.slot_ptr[lone]) * DIM
     for value, table in [*((p, p.data) for p in pool.parameters()), (ours, x)]:
         entries = {int(value.grad.abs().argmax()), 0, value.numel() // 2} | ({at_lone} if value is ours else set())
@@ -848,7 +848,7 @@ def test_random_nodes_are_uniform_and_follow_the_key(training: bool) -> None:
     for key in range(draws):
         level = Level.whole(case.batch(key=key))
         pooled = pool(torch.ones(13, DIM), level)
-        assert pooled.level.size.tolist() == [2, 1, 3]
+        assert pooled.level.sizes.tolist() == [2, 1, 3]
         assert (pooled.x.sum(1) / DIM == pooled.level.alive).all(), "kept with gate 1, or 0"
         again = pool(torch.ones(13, DIM), Level.whole(case.batch(key=key)))
         assert torch.equal(pooled.level.alive, again.level.alive)

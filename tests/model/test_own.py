@@ -179,8 +179,8 @@ def test_layers_of_pyg_run_unchanged(name: str) -> None:
     assert output.logits.isfinite().all()
     for step in steps:
         level = step.after
-        assert torch.equal(level.graph, torch.repeat_interleave(torch.arange(len(SIZES)), level.size))
-        assert (level.size >= 1).all()
+        assert torch.equal(level.graph, torch.repeat_interleave(torch.arange(len(SIZES)), level.sizes))
+        assert (level.sizes >= 1).all()
         a = adjacency(level)
         torch.testing.assert_close(a, a.T)
         assert not a[level.graph[:, None] != level.graph].any()

@@ -73,7 +73,7 @@ def test_clusters_follow_from_ratio_and_mean_size(
     assert [pool.clusters for pool in network.pools] == counts
     _, steps = traced(network, case.batch())
     for step, count in zip(steps, counts, strict=True):
-        assert step.after.size.tolist() == [count] * len(SIZES)
+        assert step.after.sizes.tolist() == [count] * len(SIZES)
         assert step.pooled.x.shape == (count * len(SIZES), 8)
         assert f"clusters={count}" in repr(network)
 
@@ -221,7 +221,7 @@ def test_memory_is_that_of_the_graphs_not_of_the_largest(method: str, compact: b
     assert peak < 4 * padded, "all levels, forth and back, take more than one padded matrix"
     if method == "asap":
         _, steps = traced(network, batch)
-        per_level = [int((step.after.size if compact else batch.size).square().sum()) for step in steps]
+        per_level = [int((step.after.sizes if compact else batch.size).square().sum()) for step in steps]
         assert [len(step.after.weight) for step in steps] == per_level
 
 

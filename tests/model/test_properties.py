@@ -155,7 +155,7 @@ def test_k_is_exact(method, form, compact, seed, sizes, ratio) -> None:
     for step in steps:
         expected = [min(ratio, n) if isinstance(ratio, int) else -(-n * round(100 * ratio) // 100) for n in expected]
         assert [len(nodes) for nodes in kept_by_graph(step.after, batch)] == expected
-        assert step.after.size.tolist() == expected
+        assert step.after.sizes.tolist() == expected
         assert set(kept(step.after).tolist()) <= set(kept(step.before).tolist())
 
 
@@ -163,7 +163,7 @@ def test_k_does_not_round_in_single_precision() -> None:
     assert math.ceil(np.float32(0.6) * np.float32(25)) == 16
     case = random_case(0, sizes=(25,))
     _, steps = traced(random_network(case.size, ratio=0.6, levels=1).eval(), case.batch())
-    assert steps[0].after.size.tolist() == [15]
+    assert steps[0].after.sizes.tolist() == [15]
 
 
 @variants
@@ -189,7 +189,7 @@ def test_ties_go_to_the_lower_index(method: str, form: str, compact: bool, ratio
     batch = double(case.batch())
     output, steps = traced(network, batch)
     for step in steps:
-        assert kept_by_graph(step.after, batch) == [list(range(k)) for k in step.after.size.tolist()]
+        assert kept_by_graph(step.after, batch) == [list(range(k)) for k in step.after.sizes.tolist()]
     if method != "cgi-rs":
         assert output.metrics["overlap"].tolist() == [1.0] * 3
 
@@ -299,7 +299,7 @@ def test_imposed_nodes_are_kept(method: str, form: str, compact: bool) -> None:
     # Others, as many: the last instead of the best.
     last = [torch.zeros_like(m) for m in masks]
     for mask, step in zip(last, steps, strict=True):
-        for stop, k in zip(batch.slot_ptr[1:].tolist(), step.after.size.tolist(), strict=True):
+        for stop, k in zip(batch.slot_ptr[1:].tolist(), step.after.sizes.tolist(), strict=True):
             mask[stop - k : stop] = 1.0
     other, other_steps = traced(network, batch, last)
     for mask, step in zip(last, other_steps, strict=True):

@@ -1,12 +1,14 @@
 """The layers as modules: precision, compilation, copies, and weights that all learn."""
 
 import copy
+import sys
+import types
 
 import pytest
 import torch
 from pyg_batches import DIM, LAYERS, Graphs, double, random_batch
 from torch import Tensor, nn
-from torch_geometric.nn import GATConv, GCNConv, GraphConv
+from torch_geometric.nn import GATConv, GCNConv, GraphConv, summary
 
 from cgipool.nn import ASAPooling, CGIPooling, PoolingOutput, SAGPooling
 
@@ -182,3 +184,16 @@ def test_negatives_are_drawn_afresh_but_in_evaluation_change_nothing(name: str) 
     first, second = (layer(graphs.x, graphs.edge_index, None, graphs.batch) for _ in range(2))
     assert first.aux_loss.item() != second.aux_loss.item()
     assert torch.equal(first.x, second.x)
+
+
+@every
+def test_summary_of_pyg(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = types.SimpleNamespace(tabulate=lambda content, **options: content)
+    monkeypatch.setitem(sys.modules, "tabulate", rows)  # what lays the table out
+    graphs, model = single(random_batch(0)), Net(name)
+    table = summary(model, graphs.x, graphs.edge_index, graphs.batch, max_depth=5)
+    pool = type(model.pools[0]).__name__
+    (row,) = [row for row in table if row[0].endswith(f"(0){pool}")]
+    nodes, edges = len(graphs.x), graphs.edge_index.shape[1]
+    assert row[1].startswith(f"[{nodes}, 8], [2, {edges}]")
+    assert row[3] == f"{sum(p.numel() for p in model.pools[0].parameters()):,}"

@@ -65,17 +65,17 @@ def _features(x: Tensor, before: Level, level: Level) -> None:
 
 def _nodes(level: Level) -> None:
     alive, graph, slot_ptr = level.alive, level.graph, level.slot_ptr
-    positions, graphs = len(alive), len(level.size)
+    positions, graphs = len(alive), len(level.sizes)
     _demand(bool(((alive == 0) | (alive == 1)).all()), "alive must be 0 or 1")
     _demand(len(graph) == len(level.position) == positions, "graph, position and alive differ in length")
-    _demand(len(slot_ptr) == graphs + 1, "slot_ptr must have one entry more than size")
+    _demand(len(slot_ptr) == graphs + 1, "slot_ptr must have one entry more than sizes")
     owner = torch.bucketize(torch.arange(positions), slot_ptr[1:], right=True)
     used = owner < graphs
     _demand(int(slot_ptr[0]) == 0 and bool((torch.diff(slot_ptr) >= 0).all()), "slot_ptr must ascend from 0")
     _demand(torch.equal(graph[used], owner[used]), "graph and slot_ptr disagree on which positions a graph has")
     _demand(bool((alive[~used] == 0).all()), "a position behind the last graph is alive")
     count = torch.zeros(graphs, dtype=alive.dtype).index_add(0, graph, alive)
-    _demand(torch.equal(count, level.size.to(count)), "size must be the number of living nodes of each graph")
+    _demand(torch.equal(count, level.sizes.to(count)), "sizes must be the number of living nodes of each graph")
 
 
 def _adjacency(level: Level) -> Tensor:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import torch
 from torch import Tensor
@@ -24,10 +24,15 @@ class Level(ABC):
 
     def __init__(self, nodes: Nodes, origin: Origin, compact: bool) -> None:
         self.nodes = nodes
-        self.graph, self.slot_ptr, self.alive, self.size, self.position = nodes
+        self.graph, self.slot_ptr, self.alive, self.sizes, self.position = nodes
         self.origin = origin
         self.compact = compact
         """Whether coarsening drops positions."""
+
+    @property
+    def size(self) -> NoReturn:
+        """Not there: tools such as PyG's `summary` call what has this name, as they would on a tensor."""
+        raise AttributeError("a level has no 'size'; 'sizes' is the number of living nodes of each graph")
 
     @staticmethod
     def whole(batch: Batch, compact: bool = False, rows: tuple[int, ...] = (), gate: str = "plain") -> "SparseLevel":
@@ -110,7 +115,7 @@ class Level(ABC):
 
     def kept(self, ratio: float | int) -> Tensor:
         """[B] how many nodes of each graph a ratio keeps: ⌈ratio · n⌉ for a share, at most n for a count."""
-        return kept_of(self.size, ratio)
+        return kept_of(self.sizes, ratio)
 
     def select(self, score: Tensor, k: Tensor) -> Tensor:
         """[C, M] 1 at the k best living nodes of each graph by each column of score, ties to the lower position."""
@@ -132,7 +137,7 @@ class Level(ABC):
     def means(self, value: Tensor) -> Tensor:
         """[B] the mean of value [C] over each graph's living nodes; 0 where there are none."""
         total = self.sums(value.unsqueeze(1), self.alive.unsqueeze(1)).view(-1)
-        return total / self.size.clamp(min=1)
+        return total / self.sizes.clamp(min=1)
 
     def dots(self, x: Tensor, vector: Tensor) -> Tensor:
         """[C] each node's features [C, F] times the vector of its graph, [B, F]."""
@@ -144,7 +149,7 @@ class Level(ABC):
 
     def over_graphs(self, value: Tensor) -> Tensor:
         """The mean of value [B] over the graphs that are there (empty slots do not count)."""
-        there = (self.size > 0).to(value.dtype)
+        there = (self.sizes > 0).to(value.dtype)
         return (value * there).sum() / there.sum().clamp(min=1.0)
 
     def over_nodes(self, value: Tensor) -> Tensor:

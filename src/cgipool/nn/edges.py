@@ -58,7 +58,7 @@ class PyGLevel(EdgeListLevel):
         source, target = self.edge_index
         first = self.slot_ptr[self.graph]
         node = torch.arange(len(first), device=first.device)
-        row = self.block_ptr[self.graph] + (node - first) * self.size[self.graph] - first
+        row = self.block_ptr[self.graph] + (node - first) * self.sizes[self.graph] - first
         cells = self.alive.new_zeros(cells_of(self)).index_fill(0, row + node, 1.0)
         return cells.index_add(0, row[target] + source, self.weight)
 
@@ -106,7 +106,7 @@ def edges_of(level: DenseLevel) -> Edges:
     ends = level.block_ptr
     cell = level.weight.detach().nonzero().squeeze(1)
     graph = torch.searchsorted(ends[1:].contiguous(), cell, right=True)
-    first, size, place = level.slot_ptr[graph], level.size[graph], cell - ends[graph]
+    first, size, place = level.slot_ptr[graph], level.sizes[graph], cell - ends[graph]
     return Edges(torch.stack([first + place % size, first + place // size]), level.weight[cell])
 
 

@@ -114,7 +114,7 @@ class CGIPool(nn.Module):
 
         weight = torch.stack([level.alive, y_r * keep_r, gate_f * keep_f], 1)
         total, x, coarse = level.sum_and_coarsen(h, weight, y_d, keep_d, k)
-        count = torch.stack([level.size, k, k], 1).clamp(min=1)
+        count = torch.stack([level.sizes, k, k], 1).clamp(min=1)
         e, e_r, e_f = (total / count.unsqueeze(2)).unbind(1)
         real, fake = self.discriminator.pairs((e, e_r), (e, e_f))
         bound, even = BOUNDS[self.mi]
@@ -159,13 +159,13 @@ class ReleasedCGIPool(nn.Module):
         s_r = self.score_r(h_r, level).squeeze(1)
         if self.score_f is not None:
             s_f = self.score_f(h_f[0], level).squeeze(1)
-            s_d, gate_f, count_f = s_r - s_f, torch.tanh(s_f) * level.alive, level.size
+            s_d, gate_f, count_f = s_r - s_f, torch.tanh(s_f) * level.alive, level.sizes
         else:
             s_f = level.uniform(self.site)
             s_d, gate_f, count_f = s_r, level.select(s_f.unsqueeze(1), k).squeeze(1), k
 
         total = level.sums(h, torch.stack([level.alive, torch.tanh(s_r) * level.alive, gate_f], 1))
-        count = torch.stack([level.size, level.size, count_f], 1).clamp(min=1)
+        count = torch.stack([level.sizes, level.sizes, count_f], 1).clamp(min=1)
         e, e_r, e_f = (total / count.unsqueeze(2)).unbind(1)
         real, fake = self.discriminator.pairs((e_r, e), (e_f, e))
         bound, even = BOUNDS[self.mi]

@@ -53,11 +53,11 @@ class DGCNN(nn.Module):
     def _sorted(self, z: Tensor, key: Tensor, level: Level) -> Tensor:
         """[B, k, F] the rows of each graph by descending key; zeros where there are fewer than k."""
         if len(z) == 0:
-            return z.new_zeros(len(level.size), self.rows, z.shape[1])
+            return z.new_zeros(len(level.sizes), self.rows, z.shape[1])
         order, place = level.order(key)
         rank = torch.arange(self.rows, device=z.device)
         at = (level.slot_ptr[:-1].unsqueeze(1) + rank).clamp(max=len(order) - 1)
-        index = torch.where(rank < level.size.unsqueeze(1), order[at], -1)
+        index = torch.where(rank < level.sizes.unsqueeze(1), order[at], -1)
         rank_of = place - level.slot_ptr[level.graph]
         back = torch.where((rank_of < self.rows) & (level.alive > 0), level.graph * self.rows + rank_of, -1)
         return ops.pick(z, index.flatten(), back).unflatten(0, index.shape)

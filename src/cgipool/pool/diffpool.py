@@ -60,7 +60,7 @@ def link_loss(level: Level, s: Tensor, pooled: Tensor) -> Tensor:
     of_a = level.sums(level.squares.unsqueeze(1), level.alive.unsqueeze(1)).view(-1)
     of_s = level.sums(s, s).square().sum((1, 2))
     square = of_a - 2.0 * pooled.diagonal(dim1=1, dim2=2).sum(1) + of_s
-    return level.over_graphs(square.clamp(min=TINY).sqrt() / level.size.clamp(min=1).square())
+    return level.over_graphs(square.clamp(min=TINY).sqrt() / level.sizes.clamp(min=1).square())
 
 
 def entropy_loss(level: Level, s: Tensor) -> Tensor:

@@ -179,7 +179,7 @@ def _in_order(parts: Parts) -> Parts:
 
 def _next_level(level: Level, parts: Parts) -> EdgeListLevel:
     """Nodes that a layer selected keep their places in the graph; clusters are numbered anew."""
-    size = torch.bincount(parts.graph, minlength=len(level.size))
+    size = torch.bincount(parts.graph, minlength=len(level.sizes))
     slot_ptr = torch.nn.functional.pad(size.cumsum(0), (1, 0))
     alive = torch.ones(len(parts.x), dtype=level.alive.dtype, device=parts.x.device)
     if parts.perm is not None:

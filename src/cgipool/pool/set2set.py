@@ -34,7 +34,7 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, level: Level) -> Tensor:
         """X [C, d] → [B, 2d]."""
-        graphs, dim = len(level.size), x.shape[1]
+        graphs, dim = len(level.sizes), x.shape[1]
         q, cell, read = (x.new_zeros(graphs, dim) for _ in range(3))
         for _ in range(self.steps):
             gates = torch.cat([q, read], 1) @ self.weight_ih.T + self.bias_ih + q @ self.weight_hh.T + self.bias_hh

@@ -94,15 +94,15 @@ def another_vertex(h: Tensor, level: Level, site: int) -> Tensor:
     """[C, d] h of another vertex of the same graph, each taken once: the next one in a random order. For a graph of one
     vertex, h of the first one of the next graph. 0 at the dead."""
     order, place = level.order(level.uniform(site))
-    start, n = level.slot_ptr[level.graph], level.size[level.graph]
+    start, n = level.slot_ptr[level.graph], level.sizes[level.graph]
     rank, living = place - start, level.alive > 0
     inside = living & (n > 1)
     following = torch.where(inside, order[start + torch.where(rank + 1 < n, rank + 1, 0)], -1)
     preceding = torch.where(inside, order[start + torch.where(rank > 0, rank - 1, (n - 1).clamp(min=0))], -1)
 
-    graphs = (level.size > 0).sum().clamp(min=1)  # those that are there come first
+    graphs = (level.sizes > 0).sum().clamp(min=1)  # those that are there come first
     after, before = (level.graph + 1) % graphs, (level.graph - 1) % graphs
     borrowed = torch.where(living & (n == 1), order[level.slot_ptr[after]], -1)
-    lender = living & (rank == 0) & (level.size[before] == 1)
+    lender = living & (rank == 0) & (level.sizes[before] == 1)
     lent = torch.where(lender, order[level.slot_ptr[before]], -1)
     return ops.pick(h, following, preceding) + ops.pick(h, borrowed, lent)
