@@ -58,6 +58,7 @@ def test_the_ratio_is_an_attribute_as_in_pyg(name: str) -> None:
         (SAGPooling(16, GNN=pyg.SAGEConv), "SAGPooling(SAGEConv, 16, ratio=0.5)"),
         (TopKPooling(16), "TopKPooling(16, ratio=0.5)"),
         (ASAPooling(16, 0.25), "ASAPooling(16, ratio=0.25)"),
+        (ASAPooling(16, 3, dropout=0.1), "ASAPooling(16, ratio=3, dropout=0.1)"),
     ],
 )
 def test_repr(layer: nn.Module, told: str) -> None:
@@ -223,7 +224,6 @@ def test_infomax_compares_the_features_not_attn() -> None:
         (lambda: CGIPooling(8, mi="jsd"), "unknown mutual-information bound"),
         (lambda: CGIPooling(8, ratio=1.5), "ratio must be"),
         (lambda: CGIPooling(8, GNN=pyg.GCNConv, form="released"), "a GNN class goes with form='paper'"),
-        (lambda: SAGPooling(8, min_score=0.2), "unknown arguments min_score"),
         (lambda: SAGPooling(4, GNN=pyg.GATConv, heads=2)(torch.randn(4, 4), COMPLETE), "GATConv gives 2 numbers"),
         (lambda: ASAPooling(4)(torch.randn(4, 4), COMPLETE, torch.ones(12, 3)), "one number, and not 12 × 3"),
         (lambda: ASAPooling(4)(torch.randn(4, 4), COMPLETE, attn=torch.randn(4, 4)), "takes no attn"),

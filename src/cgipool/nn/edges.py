@@ -53,6 +53,12 @@ class PyGLevel(EdgeListLevel):
         shape = (len(self.alive),) if columns is None else (len(self.alive), columns)
         return torch.rand(shape, device=self.alive.device)
 
+    def looped(self) -> Edges:
+        """The edges of A + I: a loop of weight 1 at every node in place of those there are."""
+        node = torch.arange(len(self.alive), device=self.alive.device)
+        pairs = torch.cat([self.edge_index, node.expand(2, -1)], 1)
+        return Edges(pairs, torch.cat([self.weight, self.alive]) if self.weighted else None)
+
     def with_loops(self) -> Tensor:
         """[D] A + I as one matrix per graph; row p, column q is the weight of the edges from q to p."""
         source, target = self.edge_index
@@ -101,10 +107,16 @@ def numbering(perm: Tensor, nodes: int) -> Tensor:
     return perm.new_full((nodes,), -1).index_copy(0, perm, torch.arange(len(perm), device=perm.device))
 
 
-def edges_of(level: DenseLevel) -> Edges:
-    """The pairs of nodes that are joined by a weight other than 0, and their weights."""
+def edges_of(level: DenseLevel, loops: bool) -> Edges:
+    """The pairs of nodes that are joined by a weight other than 0, and their weights; with `loops` also every node and
+    itself, whatever the weight."""
     ends = level.block_ptr
-    cell = level.weight.detach().nonzero().squeeze(1)
+    there = level.weight.detach() != 0
+    if loops:
+        node = torch.arange(len(level.graph), device=there.device)
+        graph = level.graph
+        there[ends[graph] + (node - level.slot_ptr[graph]) * (level.sizes[graph] + 1)] = True
+    cell = there.nonzero().squeeze(1)
     graph = torch.searchsorted(ends[1:].contiguous(), cell, right=True)
     first, size, place = level.slot_ptr[graph], level.sizes[graph], cell - ends[graph]
     return Edges(torch.stack([first + place % size, first + place // size]), level.weight[cell])

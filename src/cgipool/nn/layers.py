@@ -8,15 +8,24 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cgipool.dense import DenseLevel
 from cgipool.errors import UserError, unknown
-from cgipool.nn.base import PoolingLayer, Six
+from cgipool.nn.base import PoolingLayer, PoolingOutput, Six
 from cgipool.nn.edges import PyGLevel, edges_of, numbering, ranking
 from cgipool.pool import ASAP, CGIPool, Pooled, ReleasedCGIPool, SAGPool, TopKPool, VIPool
 
 FORMS = {"paper": CGIPool, "released": ReleasedCGIPool}
+
+UNSUPPORTED: dict[str, tuple[tuple[Any, ...], str]] = {
+    "min_score": ((None,), "how many nodes are kept follows from the ratio"),
+    "multiplier": ((1,), "multiply the features that it returns instead"),
+    "nonlinearity": (("tanh", torch.tanh, F.tanh), "the gate is fixed"),
+}
+"""Arguments of PyG's layers by name: the values that change nothing, which are accepted, and why no others are."""
 
 
 class CGIPooling(PoolingLayer):
@@ -37,6 +46,7 @@ class CGIPooling(PoolingLayer):
         form: str = "paper",
         **kwargs: Any,
     ) -> None:
+        _check_usual(self, **{name: kwargs.pop(name) for name in UNSUPPORTED if name in kwargs})
         if form not in FORMS:
             raise unknown("form", form, FORMS)
         if form == "released" and GNN is not None:
@@ -69,7 +79,8 @@ class VIPooling(PoolingLayer):
 class SAGPooling(PoolingLayer):
     """Top-k by the score of a graph convolution (ICML 2019): our GCN, or GNN(in_channels, 1, **kwargs).
 
-    Without the weight of random sign that PyG's layer of this name multiplies the score by.
+    Without the weight of random sign that PyG's layer of this name multiplies the score by. Of `min_score`,
+    `multiplier` and `nonlinearity` only PyG's defaults are supported.
     """
 
     def __init__(
@@ -77,8 +88,12 @@ class SAGPooling(PoolingLayer):
         in_channels: int,
         ratio: float | int = 0.5,
         GNN: Callable[..., nn.Module] | None = None,
+        min_score: float | None = None,
+        multiplier: float = 1.0,
+        nonlinearity: str | Callable[[Tensor], Tensor] = "tanh",
         **kwargs: Any,
     ) -> None:
+        _check_usual(self, min_score=min_score, multiplier=multiplier, nonlinearity=nonlinearity)
         super().__init__(in_channels, _with_gnn(partial(SAGPool, in_channels, ratio), GNN, in_channels, 1, kwargs))
 
     def __repr__(self) -> str:
@@ -86,9 +101,20 @@ class SAGPooling(PoolingLayer):
 
 
 class TopKPooling(PoolingLayer):
-    """Top-k by the projection on a learned direction (Graph U-Nets, ICML 2019)."""
+    """Top-k by the projection on a learned direction (Graph U-Nets, ICML 2019).
 
-    def __init__(self, in_channels: int, ratio: float | int = 0.5) -> None:
+    Of `min_score`, `multiplier` and `nonlinearity` only PyG's defaults are supported.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        ratio: float | int = 0.5,
+        min_score: float | None = None,
+        multiplier: float = 1.0,
+        nonlinearity: str | Callable[[Tensor], Tensor] = "tanh",
+    ) -> None:
+        _check_usual(self, min_score=min_score, multiplier=multiplier, nonlinearity=nonlinearity)
         super().__init__(in_channels, partial(TopKPool, in_channels, ratio))
 
     def __repr__(self) -> str:
@@ -98,9 +124,11 @@ class TopKPooling(PoolingLayer):
 class ASAPooling(PoolingLayer):
     """Top-k of attentive one-hop clusters by their fitness, joined by weighted edges (ASAP, AAAI 2020).
 
-    A given edge_attr [E] is the weight of the edges, and so is what is given back; parallel edges are one with the sum
-    of their weights. The features that the clusters attend to come from our GCN, or from
-    GNN(in_channels, in_channels, **kwargs), which is called with edge_weight where there are weights.
+    A given edge_weight [E] is the weight of the edges, and so is what is given back; parallel edges are one with the
+    sum of their weights. The features that the clusters attend to come from our GCN, or from
+    GNN(in_channels, in_channels, **kwargs), which is called with a loop at every node, and with edge_weight where there
+    are weights. As in PyG, `dropout` acts on the attention coefficients in training, `negative_slope` belongs to the
+    leaky ReLU before their softmax, and `add_self_loops` keeps the diagonal of the new adjacency.
     """
 
     weighted = True
@@ -110,35 +138,63 @@ class ASAPooling(PoolingLayer):
         in_channels: int,
         ratio: float | int = 0.5,
         GNN: Callable[..., nn.Module] | None = None,
+        dropout: float = 0.0,
+        negative_slope: float = 0.2,
+        add_self_loops: bool = False,
         **kwargs: Any,
     ) -> None:
-        pool = partial(ASAP, in_channels, ratio)
-        super().__init__(in_channels, _with_gnn(pool, GNN, in_channels, in_channels, kwargs), attends=False)
+        if not 0.0 <= dropout <= 1.0:
+            raise UserError(f"ASAPooling: dropout must be a probability, not {dropout!r}")
+        pool = partial(ASAP, in_channels, ratio, slope=negative_slope, dropout=dropout, loops=add_self_loops)
+        build = _with_gnn(pool, GNN, in_channels, in_channels, kwargs, loops=True)
+        super().__init__(in_channels, build, attends=False)
+        self.dropout, self.negative_slope, self.add_self_loops = dropout, negative_slope, add_self_loops
+
+    @torch.compiler.disable(reason="how many nodes and edges stay follows from the data")
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None = None,
+        batch: Tensor | None = None,
+        attn: Tensor | None = None,
+        *,
+        edge_attr: Tensor | None = None,
+    ) -> PoolingOutput:
+        """X [N, F] and edge_index [2, E] → the coarsened graph. The weights of the edges are `edge_weight`, as in PyG's
+        layer, or `edge_attr`, as in the other layers here."""
+        if edge_weight is not None and edge_attr is not None:
+            raise UserError(
+                "ASAPooling: edge_weight and edge_attr are two names for the weights of the edges; give one"
+            )
+        return super().forward(x, edge_index, edge_weight if edge_attr is None else edge_attr, batch, attn)
 
     def _six(self, pooled: Pooled, batch: Tensor) -> Six:
         level = pooled.level
         assert isinstance(level, DenseLevel)
         fitness = pooled.scores["phi"][level.position]
         order = ranking(level.graph, fitness)
-        edges, perm = edges_of(level), level.position[order]
+        edges, perm = edges_of(level, self.add_self_loops), level.position[order]
         return Six(
             pooled.x[order], numbering(order, len(order))[edges.pairs], edges.attr, batch[perm], perm, fitness[order]
         )
 
     def __repr__(self) -> str:
-        return _repr(self)
+        usual = {"dropout": 0.0, "negative_slope": 0.2, "add_self_loops": False}
+        return _repr(self, **{name: getattr(self, name) for name in usual if getattr(self, name) != usual[name]})
 
 
 class ForeignGNN(nn.Module):
-    """A GNN of PyG's conventions in the place of our GCN."""
+    """A GNN of PyG's conventions in the place of our GCN. It is given all edges as they are or, if `loops` are wanted,
+    those of A + I."""
 
-    def __init__(self, layer: nn.Module, channels: int) -> None:
+    def __init__(self, layer: nn.Module, channels: int, loops: bool) -> None:
         super().__init__()
-        self.layer, self.channels = layer, channels
+        self.layer, self.channels, self.loops = layer, channels, loops
 
     def forward(self, x: Tensor, level: PyGLevel) -> Tensor:
         """[C, channels]"""
-        pairs, attr = level.edges
+        pairs, attr = level.looped() if self.loops else level.edges
         out = self.layer(x, pairs, edge_weight=attr) if level.weighted else self.layer(x, pairs)
         if out.shape[1:] != (self.channels,):
             name, shape = type(self.layer).__name__, " × ".join(map(str, out.shape[1:]))
@@ -146,20 +202,33 @@ class ForeignGNN(nn.Module):
         return out
 
 
+def _check_usual(layer: PoolingLayer, **given: Any) -> None:
+    """An error for arguments of PyG's layers that ask for what the layers here do not do."""
+    for name, value in given.items():
+        usual, reason = UNSUPPORTED[name]
+        if value not in usual:
+            raise UserError(f"{type(layer).__name__} does not support {name}={value!r}: {reason}")
+
+
 def _with_gnn(
-    pool: Callable[[], nn.Module], GNN: Callable[..., nn.Module] | None, inputs: int, channels: int, options: Any
+    pool: Callable[[], nn.Module],
+    GNN: Callable[..., nn.Module] | None,
+    inputs: int,
+    channels: int,
+    options: Any,
+    loops: bool = False,
 ) -> Callable[[], nn.Module]:
     """What builds the pool, with a GNN of that class if one is named."""
     if GNN is not None:
-        return partial(_exchanged, pool, partial(GNN, inputs, channels, **options), channels)
+        return partial(_exchanged, pool, partial(GNN, inputs, channels, **options), channels, loops)
     if options:
         raise UserError(f"unknown arguments {', '.join(options)}: without a GNN class there is nothing to pass them to")
     return pool
 
 
-def _exchanged(pool: Callable[[], nn.Module], gnn: Callable[[], nn.Module], channels: int) -> nn.Module:
+def _exchanged(pool: Callable[[], nn.Module], gnn: Callable[[], nn.Module], channels: int, loops: bool) -> nn.Module:
     built = pool()
-    built.gnn = ForeignGNN(gnn(), channels)
+    built.gnn = ForeignGNN(gnn(), channels, loops)
     return built
 
 

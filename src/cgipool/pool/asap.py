@@ -15,6 +15,7 @@ Shapes: C positions, d features, D cells (see ops/blocks.py). k = ⌈ratio · n�
 """
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cgipool import ops
@@ -31,13 +32,17 @@ class ASAP(nn.Module):
     """Keeps the k fittest of the clusters around each node, joined by weighted edges.
 
     PyG's `ASAPooling` ranks by the fitness times a weight of random sign, as its `SAGPooling` does; here the fittest
-    stay. Its LEConv takes all edges to weigh 1; here the weights of the level count, as in the paper. The dropout that
-    PyG's layer offers on α is 0 there by default, and not here.
+    stay. Its LEConv takes all edges to weigh 1; here the weights of the level count, as in the paper. The other options
+    of PyG's layer are for `cgipool.nn`: the leaky ReLU's slope, dropout on α (drawn from torch's generator), and loops
+    of the new graph, of which the weights are those of A' with its diagonal.
     """
 
-    def __init__(self, dim: int, ratio: float | int = 0.8) -> None:
+    def __init__(
+        self, dim: int, ratio: float | int = 0.8, *, slope: float = LEAK, dropout: float = 0.0, loops: bool = False
+    ) -> None:
         super().__init__()
         self.ratio = check_ratio(ratio)
+        self.slope, self.dropout, self.loops = slope, dropout, loops
         self.gnn = GCN(dim, dim)
         self.query = nn.Linear(dim, dim)  # W
         self.attend_query = nn.Linear(dim, 1)  # w's half for W m_i
@@ -52,7 +57,9 @@ class ASAP(nn.Module):
 
         xt = self.gnn(x, level)
         query, node = self._query(level.neighbor_max(xt)), ops.project(xt, self.attend_node.weight)
-        alpha = ops.block_attention(a, query.squeeze(1), node.squeeze(1), LEAK, *where)
+        alpha = ops.block_attention(a, query.squeeze(1), node.squeeze(1), self.slope, *where)
+        if self.dropout > 0.0 and self.training:
+            alpha = F.dropout(alpha, self.dropout)
         xc = ops.block_mm(alpha, x, False, *where)
 
         one, two, three = (ops.project(xc, self.fitness.weight) + self.fitness.bias).split(1, 1)
@@ -61,7 +68,7 @@ class ASAP(nn.Module):
 
         keep = level.select(phi.unsqueeze(1), k).squeeze(1)
         joined = ops.block_product(ops.block_product(alpha, a, False, False, *where), alpha, False, True, *where)
-        pooled, coarse = DenseLevel.of_kept(level, xc, phi, keep, k, joined, loops=False)
+        pooled, coarse = DenseLevel.of_kept(level, xc, phi, keep, k, joined, self.loops)
         return Pooled(pooled, coarse, scores={"phi": phi})
 
     def _query(self, m: Tensor) -> Tensor:
