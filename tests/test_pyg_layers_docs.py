@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from cgipool import nn
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 TEXT = (DOCS / "pyg-layers.md").read_text(encoding="utf-8")
-CODE = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+CODE = [textwrap.dedent(block) for block in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)]
 TABLE = re.findall(r"^\| `(\w+Pooling)(\(.*?\))` \|", TEXT, re.MULTILINE)
 
 
@@ -23,6 +24,7 @@ def test_code() -> None:
         for block in CODE:
             exec(compile(block, "docs/pyg-layers.md", "exec"), names)
     assert names["loss"].item() < 0.9, "five epochs taught little: of four classes, guessing costs log 4"
+    assert names["aux_loss"].requires_grad
     first, last = names["perm1"], names["perm2"]
     assert names["one_up"].any(1).nonzero().squeeze(1).tolist() == sorted(last.tolist())
     assert names["all_up"].any(1).nonzero().squeeze(1).tolist() == sorted(first[last].tolist())

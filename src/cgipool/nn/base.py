@@ -4,7 +4,7 @@ Shapes: N nodes, E directed edges, F features, K kept nodes.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,41 +12,8 @@ from torch import Tensor, nn
 from cgipool.errors import UserError
 from cgipool.level import check_ratio
 from cgipool.nn.edges import Edges, KeptLevel, PyGLevel, numbering
+from cgipool.nn.output import PoolingOutput, Six, output_of
 from cgipool.pool import Pooled
-
-
-class Six(NamedTuple):
-    """What PyG's layers give, in its order."""
-
-    x: Tensor
-    """[K, F] the features of the kept nodes, gated."""
-    edge_index: Tensor
-    """[2, E'] the edges among them, renumbered."""
-    edge_attr: Tensor | None
-    """[E', …] what is known of these edges."""
-    batch: Tensor
-    """[K] the graph of each."""
-    perm: Tensor
-    """[K] which node each one was: graph by graph, in each by descending score."""
-    score: Tensor
-    """[K] what the features of each were multiplied by."""
-
-
-class PoolingOutput(Six):
-    """A coarsened graph: unpacks as PyG's six, and has three attributes more."""
-
-    aux_loss: Tensor
-    """The method's own loss, a scalar; 0 for a method without one."""
-    scores: Mapping[str, Tensor]
-    """[N] the scores of all nodes by name, as the method's paper calls them."""
-    metrics: Mapping[str, Tensor]
-    """Scalars that help to understand the training, by name. Filled in evaluation mode only."""
-
-    def _replace(self, **parts: Any) -> "PoolingOutput":
-        """The same with other parts; what the base class makes would lack the attributes."""
-        output = PoolingOutput(*super()._replace(**parts))
-        output.__dict__.update(self.__dict__)
-        return output
 
 
 class PoolingLayer(nn.Module):
@@ -126,7 +93,27 @@ def _columns(x: Tensor) -> Tensor:
 
 
 def _output(six: Six, pooled: Pooled, scores: Mapping[str, Tensor]) -> PoolingOutput:
-    output = PoolingOutput(*six)
-    output.aux_loss = sum(pooled.losses.values(), start=pooled.x.new_zeros(()))
-    output.scores, output.metrics = dict(scores), dict(pooled.metrics)
-    return output
+    x, aux_loss = six.x, sum(pooled.losses.values(), start=pooled.x.new_zeros(()))
+    if aux_loss.requires_grad and torch.distributed.is_available() and torch.distributed.is_initialized():
+        x, aux_loss = _Joined.apply(x, aux_loss)
+    return output_of(six._replace(x=x), aux_loss, dict(scores), dict(pooled.metrics))
+
+
+class _Joined(torch.autograd.Function):
+    """The features and the loss as they are, in one node of the autograd graph.
+
+    DistributedDataParallel looks for unused weights from the six parts of an output: from x it then finds those that
+    only the loss uses.
+    """
+
+    @staticmethod
+    def forward(x: Tensor, loss: Tensor) -> tuple[Tensor, Tensor]:
+        return x.view_as(x), loss.view_as(loss)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, by_x: Tensor | None, by_loss: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+        return by_x, by_loss

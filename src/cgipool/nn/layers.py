@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from cgipool.dense import DenseLevel
 from cgipool.errors import UserError, unknown
-from cgipool.nn.base import PoolingLayer, PoolingOutput, Six
+from cgipool.nn.base import PoolingLayer
 from cgipool.nn.edges import PyGLevel, edges_of, numbering, ranking
+from cgipool.nn.output import PoolingOutput, Six
 from cgipool.pool import ASAP, CGIPool, Pooled, ReleasedCGIPool, SAGPool, TopKPool, VIPool
 
 FORMS = {"paper": CGIPool, "released": ReleasedCGIPool}
