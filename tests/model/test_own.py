@@ -63,6 +63,26 @@ class OneArgument(nn.Module):
         return x
 
 
+class OfTgp(nn.Module):
+    def forward(self, x: Tensor, adj: Tensor, edge_weight: Tensor | None = None, so: Any = None) -> Tensor:
+        return x
+
+
+class Unannotated(nn.Module):
+    def forward(self, x, adj):
+        return x
+
+
+class SecondTensor(nn.Module):
+    def forward(self, x: Tensor, connections: "Tensor") -> Tensor:
+        return x
+
+
+class OtherName(Half):
+    def forward(self, x: Tensor, batch: Level) -> Pooled:
+        return super().forward(x, batch)
+
+
 class SAGWithGCN(SAGPooling):
     """SAGPooling as its paper has it: PyG's default is another convolution."""
 
@@ -88,6 +108,10 @@ def test_a_class_by_its_name() -> None:
     assert not method_named("torch_geometric.nn:SAGPooling").fast
 
 
+def test_a_level_may_have_any_name() -> None:
+    assert method_named(f"{HERE}:OtherName").fast
+
+
 def test_it_is_given_what_it_names() -> None:
     case = random_case(0)
     network = network_of(case, f"{HERE}:Half", width=6, levels=2)
@@ -108,8 +132,11 @@ def test_it_is_given_what_it_names() -> None:
         (":Pool", "is named as package.module:Class"),
         ("a/file.py:Pool", "is named as package.module:Class"),
         (f"{HERE}:OneArgument", r"forward must take \(x, level\)"),
+        (f"{HERE}:OfTgp", r"forward must take \(x, level\), or .* not \(x, adj, edge_weight, so\)"),
+        (f"{HERE}:Unannotated", r"not \(x, adj\)"),
+        (f"{HERE}:SecondTensor", r"not \(x, connections\)"),
         (f"{HERE}:NeedsMore", "needs an argument 'heads'; give it a default, as only dim, ratio,"),
-        ("torch_geometric.nn:MemPooling", "needs an argument 'in_channels'"),
+        ("torch_geometric.nn:MemPooling", r"not \(x, batch, mask"),
         (f"{HERE}:WrongWeight", "own_loss must be a number or a function of the epoch, not 'much'"),
     ],
 )

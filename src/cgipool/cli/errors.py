@@ -1,6 +1,7 @@
 """Which errors a user can mend, and how each is told: one line and an exit code."""
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -50,19 +51,31 @@ def exclude(one: str, first: object, other: str, second: object) -> None:
 
 
 def one_line(error: BaseException) -> tuple[str, int]:
-    """What to print and the exit code; an error that no user causes is raised again."""
+    """What to print, one line except for an exception in a user's own pool, and the exit code; an error that no user
+    causes is raised again."""
     if isinstance(error, Interrupted | KeyboardInterrupt | typer.Abort):
         return _flat(error) or "stopped", 130
     if isinstance(error, UserError):
         return _flat(error), 2
     if isinstance(error, UsageError):
         return _usage(error), 2
+    if text := _of_own_pool(error):
+        return f"an exception in the pool's own code:\n{text}", 1
     if isinstance(error, OSError):
         place = f"{error.filename}: " if error.filename else ""
         return f"{place}{error.strerror or _flat(error)}", 2
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(m in str(error) for m in MEMORY)):
         return "not enough memory; a smaller --batch-size, --width or --jobs needs less", 2
     raise error
+
+
+def _of_own_pool(error: BaseException) -> str | None:
+    """The traceback of an exception in a pool of the user's own; None for others."""
+    if "torch" not in sys.modules:  # without it no pool has run
+        return None
+    from cgipool.pool.blame import OwnCodeError, own_traceback
+
+    return str(error) if isinstance(error, OwnCodeError) else own_traceback(error)
 
 
 def _usage(error: BaseException) -> str:

@@ -26,10 +26,10 @@ from cgipool.contract.subject import (
     must_agree,
     network_of,
     only_compact,
-    place_of,
 )
 from cgipool.data.batch import Batch, stack
 from cgipool.network import Model
+from cgipool.pool.blame import place_of
 from cgipool.training.objective import objective
 
 

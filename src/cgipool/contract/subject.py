@@ -4,10 +4,7 @@ Shapes: N nodes, B graphs.
 """
 
 import contextlib
-import os
-import traceback
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,36 +37,6 @@ class Broken(Exception):
 
 class NotApplicable(Exception):
     """A rule says nothing about this method; the message is one line."""
-
-
-def told(error: BaseException) -> str:
-    """An exception in one line, with the place in the user's code or ours that it came from."""
-    said = " ".join(str(error).split())
-    if len(said) > 160:
-        said = f"{said[:157]}..."
-    return f"{type(error).__name__}{': ' if said else ''}{said} ({place_of(error)})"
-
-
-def place_of(error: BaseException) -> str:
-    """FILE:LINE of the innermost call in an exception's traceback that is a user's, else PyG's, else ours."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename[:1] != "<"]
-    at = max(enumerate(frames), key=lambda numbered: (_nearness(Path(numbered[1].filename)), numbered[0]))[1]
-    path = Path(at.filename)
-    shown = path.relative_to(os.getcwd()) if path.is_relative_to(os.getcwd()) else path
-    return f"{shown}:{at.lineno}"
-
-
-def _nearness(path: Path) -> int:
-    """How much a file has to do with a pool: 3 for a user's own, 2 for PyG's, 1 for ours, 0 for the ground below."""
-    rules = Path(__file__).parent
-    libraries = Path(torch.__file__).parents[1]
-    if path.is_relative_to(libraries / "torch_geometric"):
-        return 2
-    if path.is_relative_to(rules.parent):
-        return 0 if path.is_relative_to(rules) else 1
-    ground = [libraries / name for name in ("torch", "numpy", "safetensors")]
-    standard = path.is_relative_to(Path(os.__file__).parent) and "site-packages" not in path.parts
-    return 0 if standard or any(map(path.is_relative_to, ground)) else 3
 
 
 @contextlib.contextmanager

@@ -34,10 +34,14 @@ def own_method(name: str) -> Method:
     The weight of its own losses is the class attribute `own_loss`, by default 1: a number, or a function of the epoch.
     """
     pool = _class_at(name)
-    takes = [p.name for p in inspect.signature(pool.forward).parameters.values() if p.kind in _BY_PLACE][1:]
-    if len(takes) < 2:
-        raise UserError(f"{name}: forward must take (x, level), or (x, edge_index, …) as PyG's layers do")
-    of_pyg = takes[1] == "edge_index"
+    takes = [p for p in inspect.signature(pool.forward).parameters.values() if p.kind in _BY_PLACE][1:]
+    if len(takes) < 2 or _is_foreign(takes[1]):
+        given = ", ".join(p.name for p in takes)
+        raise UserError(
+            f"{name}: forward must take (x, level), or (x, edge_index, …) as PyG's layers do, not ({given}); "
+            "a layer of another library needs a subclass whose forward does"
+        )
+    of_pyg = takes[1].name == "edge_index"
     _check_arguments(name, pool, OFFERED_TO_PYG if of_pyg else OFFERED)
     build: Any = partial(PyGPool, pool) if of_pyg else pool
     about = (pool.__doc__ or "").strip().split("\n")[0]
@@ -46,6 +50,18 @@ def own_method(name: str) -> Method:
 
 _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+_FOREIGN = ("adj", "adj_t", "adjacency", "edge_attr", "edge_weight", "batch", "data", "mask")
+"""What second arguments of forward are called in other libraries, such as tgp."""
+
+
+def _is_foreign(second: inspect.Parameter) -> bool:
+    """Whether a second argument of forward is neither a level nor an edge_index."""
+    kind = getattr(second.annotation, "__name__", str(second.annotation))
+    if second.name == "edge_index" or kind.rpartition(".")[2].endswith("Level"):
+        return False
+    return second.name in _FOREIGN or kind.rpartition(".")[2] == "Tensor"
 
 
 def _own_loss(name: str, pool: type) -> Any:

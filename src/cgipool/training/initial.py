@@ -34,7 +34,8 @@ def initial_model(task: Task, graphs: GraphSet, encoder: Encoder) -> Model:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(task.key(INIT))
         model = model_of(task.method, task.recipe, encoder, shares.tolist(), Sizes.of(graphs.sizes[train]))
-    model.compact = torch.device(task.device).type == "cpu" or not method_named(task.method).fast
+    static = task.stacked and method_named(task.method).fast
+    model.compact = torch.device(task.device).type == "cpu" or not static
     return model.to(task.device)
 
 

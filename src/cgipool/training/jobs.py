@@ -18,6 +18,7 @@ import torch
 from cgipool.data.graphs import GraphSet
 from cgipool.data.store import folder_of
 from cgipool.errors import UserError
+from cgipool.pool.blame import OwnCodeError, own_traceback
 from cgipool.training.split import train_split
 from cgipool.training.task import Progress, Task, Tell
 
@@ -143,5 +144,13 @@ def end_with_parent() -> None:
 
 
 def _train_in_worker(task: Task) -> None:
-    if not _worker["stop"].is_set():
+    if _worker["stop"].is_set():
+        return
+    try:
         train_split(task, _worker["graphs"], _worker["tell"])
+    except UserError:
+        raise
+    except Exception as error:
+        if (text := own_traceback(error)) is None:
+            raise
+        raise OwnCodeError(text) from None  # a traceback does not come to the other process

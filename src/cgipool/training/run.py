@@ -33,6 +33,7 @@ from cgipool.training.result import Result
 from cgipool.training.split import train_split
 from cgipool.training.task import Diverged, Task, Tell, finished
 from cgipool.training.together import stackable, train_together
+from cgipool.training.trial import tried
 from cgipool.version import __version__
 
 
@@ -83,6 +84,8 @@ def train(
         identity = identity_of(graphs, method, chosen, seed, splits, device, tf32)
         prepare(folder, identity | ({"ensemble": ensemble} if ensemble > 1 else {}), splits, resume, overwrite)
         whole = [Task(method, chosen, split, seed, device, split_folder(folder, split.index)) for split in splits]
+        if torch.device(device).type == "cuda":
+            whole = tried(whole, graphs)
         members = [members_of(task, ensemble) for task in whole]
         began = time.perf_counter()
         with matrix_precision(tf32):
@@ -226,7 +229,7 @@ def _table(path: Path, *names: str) -> dict[str, Any]:
 
 def _together(task: Task) -> bool:
     """Whether all tasks like this one train in one program."""
-    return torch.device(task.device).type == "cuda" and stackable(task.method)
+    return torch.device(task.device).type == "cuda" and stackable(task)
 
 
 @contextlib.contextmanager

@@ -29,6 +29,8 @@ class Task:
     folder: Path
     member: int = 0
     """Which of the split's ensemble; the first is what the split gives without one."""
+    stacked: bool = True
+    """Whether it may train in one program with others, if its method and device allow that."""
 
     @property
     def number(self) -> tuple[int, int]:

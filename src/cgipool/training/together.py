@@ -32,9 +32,9 @@ MOST_EPOCHS = HISTORY // 2
 log = logging.getLogger("cgipool")
 
 
-def stackable(method: str) -> bool:
-    """Whether the engine can train a method: it has weights, and its shapes do not depend on the data."""
-    return method != "majority" and method_named(method).fast
+def stackable(task: Task) -> bool:
+    """Whether the engine can train a task: its method has weights, and its shapes do not depend on the data."""
+    return task.stacked and task.method != "majority" and method_named(task.method).fast
 
 
 def train_together(tasks: Sequence[Task], graphs: GraphSet, tell: Tell) -> None:
