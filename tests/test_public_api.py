@@ -16,6 +16,7 @@ CALLS = {
     "GraphSet": "from cgipool import GraphSet; assert isinstance(GraphSet, type)",
     "Recipe": "from cgipool import Recipe; assert Recipe().ratio == 0.8",
     "all": "import cgipool; assert all(hasattr(cgipool, name) for name in cgipool.__all__)",
+    "dir": "import cgipool; assert set(cgipool.__all__) <= set(dir(cgipool)) and 'torch' not in dir(cgipool)",
     "unknown": "import cgipool; assert not hasattr(cgipool, 'nothing')",
 }
 

@@ -31,3 +31,8 @@ def __getattr__(name: str) -> Any:
     import importlib
 
     return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """The public names as well, so that completion and `dir` show them before they are imported."""
+    return sorted({*globals(), *__all__})
