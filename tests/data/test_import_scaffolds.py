@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("rdkit")
 
-from cgipool.data import motifs
+from cgipool.data import fold_splits, motifs
 from cgipool.data.molecules import MoleculeFeaturizer
 from cgipool.data.scaffolds import scaffold_splits, scaffolds_of
 from cgipool.errors import UserError
@@ -53,6 +53,20 @@ def test_no_scaffold_is_on_two_sides(seed: int) -> None:
         assert not held[0] & held[1]
         assert not held[0] & held[2]
         assert not held[1] & held[2]
+
+
+def test_folds_keep_scaffolds_together() -> None:
+    smiles = molecules(2, 200)
+    scaffolds = np.array(list(scaffolds_of(smiles)))
+    graphs = MoleculeFeaturizer().graphs(smiles)
+    graphs = graphs.relabelled(np.arange(200) % 2, ("a", "b"))
+    splits = fold_splits(graphs, 4, seed=0, kind="scaffold")
+    assert sorted(np.concatenate([split.test for split in splits])) == list(range(200))
+    for split in splits:
+        held = [set(scaffolds[getattr(split, side)]) for side in SIDES]
+        assert sum(map(len, held)) == len(set.union(*held)), "no scaffold is on two sides"
+    with pytest.raises(UserError, match="scaffolds cannot make 60 folds"):
+        fold_splits(graphs, 60, seed=0, kind="scaffold")
 
 
 def test_sizes_are_met_where_single_scaffolds_fill_them() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cgipool.data import GraphSet, Split, fold_splits, random_splits, read_splits, wl_classes, write_splits
+from cgipool.data import GraphSet, Split, fold_splits, motifs, random_splits, read_splits, wl_classes, write_splits
 from cgipool.data.splits import holdout
 from cgipool.errors import UserError
 
@@ -97,6 +97,30 @@ def test_folds(k: int) -> None:
     assert fold_splits(labelled(y), k, seed=2)[1].test.tolist() == splits[1].test.tolist()
 
 
+@pytest.mark.parametrize("k", [3, 7])
+def test_folds_of_every_kind(k: int) -> None:
+    """Each is a cross-validation; its folds are random, of even classes, or without a twin in another fold."""
+    some = motifs(60)
+    graphs = GraphSet.join([some, some.subset(range(25))], "g")
+    twins = wl_classes(graphs)
+    drawn = {kind: fold_splits(graphs, k, seed=5, kind=kind) for kind in ("random", "stratified", "distinct")}
+    for kind, splits in drawn.items():
+        assert np.sort(np.concatenate([s.test for s in splits])).tolist() == list(range(85)), kind
+        for i, split in enumerate(splits):
+            assert_partition(split, 85)
+            assert split.val.tolist() == splits[(i + 1) % k].test.tolist(), kind
+            assert abs(len(split.test) - 85 / k) < 2, kind
+        again, other = (fold_splits(graphs, k, seed=seed, kind=kind) for seed in (5, 6))
+        assert all(np.array_equal(a.test, b.test) for a, b in zip(splits, again, strict=True)), kind
+        assert any(not np.array_equal(a.test, b.test) for a, b in zip(splits, other, strict=True)), kind
+    assert all(
+        np.array_equal(a.test, b.test) for a, b in zip(drawn["stratified"], fold_splits(graphs, k, 5), strict=True)
+    )
+    for split in drawn["distinct"]:
+        sides = [set(twins[side].tolist()) for side in (split.train, split.val, split.test)]
+        assert sum(map(len, sides)) == len(set.union(*sides)), "no twin is on another side"
+
+
 def test_refuses() -> None:
     good = labelled(np.arange(20) % 2)
     for make, message in (
@@ -108,6 +132,11 @@ def test_refuses() -> None:
         (lambda: random_splits(good, seed=0, indices=range(0)), "the number of splits must be at least 1"),
         (lambda: random_splits(good, seed=-1, indices=[0]), "seed and split number must not be negative: -1, 0"),
         (lambda: random_splits(good, seed=0, indices=[0], kind="ramdom"), "did you mean 'random'?"),
+        (lambda: fold_splits(good, 4, 0, "odd"), "unknown kind of split 'odd'"),
+        (
+            lambda: fold_splits(labelled([0, 1] * 10, [1] * 20), 3, 0, "distinct"),
+            "g: 1 distinct graphs cannot make 3 fo",
+        ),
         (lambda: fold_splits(good, 2, 0), "the number of folds must be at least 3"),
         (lambda: fold_splits(good, 21, 0), "g: 20 graphs cannot make 21 folds"),
     ):

@@ -61,7 +61,7 @@ def train(
         str | None,
         typer.Option(
             help="random, stratified (by class), distinct (graphs alike stay on one side), or scaffold (of molecules). "
-            "Default: random.",
+            "Default: random, of folds stratified.",
             rich_help_panel=SPLITS,
         ),
     ] = None,
@@ -186,8 +186,9 @@ def train(
     exclude("--resume", resume, "--overwrite", overwrite)
     exclude("--splits-file", splits_file, "--folds", folds)
     for given, value in (("--splits-file", splits_file), ("--folds", folds)):
-        for name, other in (("--splits", splits), ("--first", first), ("--split-kind", split_kind)):
+        for name, other in (("--splits", splits), ("--first", first)):
             exclude(given, value, name, other)
+    exclude("--splits-file", splits_file, "--split-kind", split_kind)
     if (resume or overwrite) and out is None:
         raise UserError("--resume and --overwrite need --out DIR, the folder of the run")
     if distributed:
@@ -221,7 +222,7 @@ def train(
         seed=seed,
         count=splits or 1,
         first=first or 0,
-        kind=split_kind or "random",
+        kind=split_kind,
         file=splits_file,
         folds=folds,
     )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def draw_splits(
-    graphs: "GraphSet", seed: int, count: int, first: int, kind: str, file: Path | None, folds: int | None
+    graphs: "GraphSet", seed: int, count: int, first: int, kind: str | None, file: Path | None, folds: int | None
 ) -> "Sequence[Split]":
     """The splits in a file, those of a cross-validation, or as many as asked for, drawn at random."""
     from cgipool.data import fold_splits, random_splits, read_splits
@@ -29,8 +29,8 @@ def draw_splits(
         _tell_of_left_out(splits, graphs.n_graphs)
         return splits
     if folds is not None:
-        return fold_splits(graphs, folds, seed)
-    return random_splits(graphs, seed=seed, indices=range(first, first + count), kind=kind)
+        return fold_splits(graphs, folds, seed, kind or "stratified")
+    return random_splits(graphs, seed=seed, indices=range(first, first + count), kind=kind or "random")
 
 
 def _tell_of_left_out(splits: "Sequence[Split]", count: int) -> None:

@@ -25,7 +25,7 @@ def scaffold_splits(molecules: Iterable[str] | GraphSet, *, seed: int, indices: 
     The sizes are as near ⌊0.8 N⌋, ⌊0.1 N⌋ and the rest as that allows: large scaffolds are drawn first, those of one
     molecule fill what is left, and no side is empty. Split i depends on (seed, i) and the molecules alone.
     """
-    group = _numbered(scaffolds_of(molecules))
+    group = scaffold_numbers(molecules)
     n = len(group)
     if n < MIN_GRAPHS:
         raise UserError(f"there {are(n)} {counted(n, 'molecule')}; a split needs at least {MIN_GRAPHS}")
@@ -51,10 +51,11 @@ def _parsed(smiles: Iterable[str]) -> "Iterable[Chem.Mol]":
             raise UserError(f"molecule {number}, {text!r}: {error}") from None
 
 
-def _numbered(scaffolds: Iterable[str]) -> Ints:
+def scaffold_numbers(molecules: Iterable[str] | GraphSet) -> Ints:
     """[N] the number of each molecule's scaffold, in the order of first appearance."""
     number: dict[str, int] = {}
-    return np.fromiter((number.setdefault(scaffold, len(number)) for scaffold in scaffolds), np.int64)
+    found = scaffolds_of(molecules)
+    return np.fromiter((number.setdefault(scaffold, len(number)) for scaffold in found), np.int64)
 
 
 def _draw(group: Ints, seed: int, index: int) -> Split:

@@ -81,25 +81,6 @@ def holdout(graphs: GraphSet, share: float, seed: int) -> tuple[Ids, Ids]:
     return np.flatnonzero(side == 0), np.flatnonzero(side == 1)
 
 
-def fold_splits(graphs: GraphSet, k: int, seed: int) -> list[Split]:
-    """k splits by stratified cross-validation: fold i is tested, fold i + 1 (mod k) validates, the rest train."""
-    if k < 3:
-        raise UserError(f"the number of folds must be at least 3 (train, validation, test), not {k}")
-    check_graphs(graphs)
-    if graphs.n_graphs < k:
-        raise UserError(f"{graphs.name}: {graphs.n_graphs} graphs cannot make {k} folds")
-    order = generator_of(seed, k).permutation(graphs.n_graphs)
-    order = order[np.argsort(graphs.y[order], kind="stable")]
-    fold = np.empty(graphs.n_graphs, dtype=np.int64)
-    fold[order] = np.arange(graphs.n_graphs) % k
-    ids = np.arange(graphs.n_graphs)
-    splits = []
-    for i in range(k):
-        test, val = fold == i, fold == (i + 1) % k
-        splits.append(Split(i, ids[~(test | val)], ids[val], ids[test]))
-    return splits
-
-
 def write_splits(path: str | Path, splits: Sequence[Split]) -> None:
     """Write splits as JSON: {"splits": [{"index": 0, "train": [...], "val": [...], "test": [...]}, ...]}."""
     write_atomically(Path(path), lambda temporary: _write_splits(temporary, splits))
