@@ -2,12 +2,27 @@
 
 import difflib
 import operator
+import sys
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
 
 class UserError(Exception):
     """Something the user can mend. The message is one line that says what is wrong and what is expected."""
+
+
+class UnusedDataWarning(UserWarning):
+    """Part of the user's data is not read or not used. The message is one line."""
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """A warning that points at the first line outside this package, wherever in it the call comes from."""
+    frame, level = sys._getframe(), 1
+    package = __name__.partition(".")[0]
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 def excerpt(text: str, limit: int = 200) -> str:

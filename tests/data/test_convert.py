@@ -13,7 +13,7 @@ from torch_geometric.transforms import OneHotDegree
 from torch_geometric.utils import one_hot
 
 from cgipool.data import GraphSet
-from cgipool.errors import UserError
+from cgipool.errors import UnusedDataWarning, UserError
 
 EDGE = torch.tensor([[0, 1], [1, 0]])
 
@@ -232,11 +232,37 @@ def test_one_graph_is_no_list() -> None:
             GraphSet.from_pyg(one, "g")
 
 
-def test_keys_of_networkx_nodes_that_are_not_read_are_told() -> None:
+def test_keys_of_data_that_are_not_read_are_told() -> None:
+    kept = {
+        "edge_index": EDGE,
+        "num_nodes": 2,
+        "y": torch.tensor(0),
+        "x": torch.ones(2, 1),
+        "edge_weight": torch.ones(2),
+    }
+    GraphSet.from_pyg([Data(**kept)], "g")
+    with pytest.warns(UnusedDataWarning, match="keys of Data that are not read: 'pos', 'z'; features are read") as told:
+        GraphSet.from_pyg([Data(**kept, pos=torch.ones(2, 3)), Data(**kept, z=torch.ones(2))], "g")
+    assert [warning.filename for warning in told] == [__file__]
+    with pytest.warns(UnusedDataWarning, match="not read: 'aaa") as told:
+        GraphSet.from_pyg([Data(**kept, **{"a" * 1000 + "\n": torch.ones(2)})], "g")
+    assert len(str(told[0].message)) < 400
+    assert "\n" not in str(told[0].message)
+
+
+def test_keys_of_networkx_graphs_that_are_not_read_are_told() -> None:
     graph = nx.path_graph(3)
     graph.graph["y"] = 0
     nx.set_node_attributes(graph, "C", "atom")
     with pytest.warns(UserWarning, match="keys of nodes that are not read: 'atom'; labels are read from 'category'"):
         assert GraphSet.from_networkx([graph], "g").category is None
     nx.set_node_attributes(graph, "C", "category")
-    assert GraphSet.from_networkx([graph], "g").category_names == (("C",),)
+    with pytest.warns(UnusedDataWarning, match="keys of nodes that are not read: 'atom'"):
+        assert GraphSet.from_networkx([graph], "g").category_names == (("C",),)
+    read = nx.path_graph(3)
+    read.graph["y"] = 0
+    nx.set_edge_attributes(read, 1.0, "weight")
+    GraphSet.from_networkx([read], "g")
+    nx.set_edge_attributes(read, 1.0, "distance")
+    with pytest.warns(UnusedDataWarning, match="keys of edges that are not read: 'distance'"):
+        GraphSet.from_networkx([read], "g")

@@ -11,7 +11,7 @@ import typer
 from cgipool.cli.compare import compare
 from cgipool.cli.data import app as data
 from cgipool.cli.demo import demo
-from cgipool.cli.errors import one_line, sigterm_as_ctrl_c
+from cgipool.cli.errors import one_line, sigterm_as_ctrl_c, warnings_as_lines
 from cgipool.cli.explain import explain
 from cgipool.cli.fit import fit
 from cgipool.cli.methods import app as methods
@@ -75,7 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # a character that it does not have must not cost the result
         sys.stdout.reconfigure(errors="backslashreplace")
     sleep_soon()
-    with sigterm_as_ctrl_c() as terminated:
+    with sigterm_as_ctrl_c() as terminated, warnings_as_lines():
         line, code = _run(arguments)
     if line is not None:
         print(f"cgipool: {line}", file=sys.stderr)

@@ -1,15 +1,17 @@
-"""Which errors a user can mend, and how each is told: one line and an exit code."""
+"""Which errors a user can mend, and how each is told: one line and an exit code. Warnings are one line as well."""
 
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import TextIO
 
 import typer
 
-from cgipool.errors import UserError
+from cgipool.errors import UnusedDataWarning, UserError
 
 UsageError = typer.BadParameter.__mro__[1]
 """The error of an unknown option or a value out of range. typer has its own copy of click in some versions, and none of
@@ -42,6 +44,32 @@ def sigterm_as_ctrl_c() -> Iterator[list[int]]:
         yield came
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def warnings_as_lines() -> Iterator[None]:
+    """Inside, a warning about the user's data is one line on stderr, said once. Other warnings stay as they are."""
+    said: set[str] = set()
+    plain = warnings.showwarning
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if not issubclass(category, UnusedDataWarning):
+            plain(message, category, filename, lineno, file, line)
+        elif str(message) not in said:
+            said.add(str(message))
+            print(f"cgipool: warning: {message}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UnusedDataWarning)
+        warnings.showwarning = show
+        yield
 
 
 def exclude(one: str, first: object, other: str, second: object) -> None:

@@ -4,11 +4,10 @@ Keys: `graph.graph["y"]` the class; of nodes `category` (one name or a list), `a
 `truth`; of edges `weight`, `category`, `attributes`. Names are whole numbers or strings and come back as strings. Nodes
 are numbered in the order of `graph.nodes`. An undirected graph gives each edge both directions; in a directed one a
 missing reverse is completed and counted, in a multigraph repeats are taken out and counted. Other keys are
-not read; where nodes have only such, a warning names them. With no class names, `class_names=()`, no `y` is read: the
+not read; a warning names them. With no class names, `class_names=()`, no `y` is read: the
 classes are not known.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from cgipool.data.names import Names, encode, encode_columns, look_up
 from cgipool.data.parts import Coded, Parts
-from cgipool.errors import UserError
+from cgipool.errors import UnusedDataWarning, UserError, excerpt, warn_user
 
 if TYPE_CHECKING:
     import networkx
@@ -125,15 +124,20 @@ def _read(i: int, graph: "networkx.Graph") -> dict[str, Any]:
     }
 
 
+READ = {"nodes": {"category", "attributes", "truth"}, "edges": {"category", "attributes", "weight"}}
+"""Keys that are read."""
+
+
 def _warn_of_unread(graphs: Sequence["networkx.Graph"]) -> None:
-    """A warning where what is known of the nodes stands under keys that are not read, and nothing under the others."""
-    keys = {key for graph in graphs for _, values in graph.nodes(data=True) for key in values}
-    if keys and not keys & {"category", "attributes", "truth"}:
-        told = ", ".join(sorted(map(repr, keys)))
-        warnings.warn(
-            f"keys of nodes that are not read: {told}; labels are read from 'category', numbers from 'attributes'",
-            stacklevel=4,
-        )
+    """A warning about the keys of nodes and one about the keys of edges that are not read."""
+    for part, read in READ.items():
+        keys = {key for graph in graphs for *_, values in getattr(graph, part)(data=True) for key in values}
+        if unread := keys - read:
+            warn_user(
+                f"keys of {part} that are not read: {excerpt(', '.join(sorted(map(repr, unread))))}; "
+                "labels are read from 'category', numbers from 'attributes'",
+                UnusedDataWarning,
+            )
 
 
 def _column(i: int, key: str, records: Sequence[dict[str, Any]], dtype: type) -> NDArray[Any] | None:

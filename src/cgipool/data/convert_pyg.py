@@ -6,6 +6,7 @@ the one-hot codes of each label column, then the attributes; in a set with neith
 own. For data sets made elsewhere `x` and `edge_attr` are read by type: whole numbers are labels, floats are attributes.
 An `x` that only repeats the other keys is not read again. `Data` has no place for names; give
 `class_names`, `category_names` and `edge_category_names` to keep them, otherwise the values that occur are the names.
+Other keys are not read; a warning names them.
 With no class names, `class_names=()`, no `y` is read: the classes are not known.
 """
 
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from cgipool.data.names import Names, encode, encode_columns
 from cgipool.data.parts import Coded, Parts
-from cgipool.errors import UserError
+from cgipool.errors import UnusedDataWarning, UserError, excerpt, warn_user
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -44,6 +45,7 @@ def from_pyg(
             columns.pop("x", None)
     read = zip(graphs, held, strict=True)
     parts = Parts([_read(i, data, columns, labelled) for i, (data, columns) in enumerate(read)])
+    _warn_of_unread(graphs)
     y = np.array([part["y"] for part in parts.parts], dtype=np.int64)
     codes, classes = encode(y) if class_names is None else (y, class_names)
     category = _codes(parts.of_nodes("category", np.int64), category_names)
@@ -110,6 +112,20 @@ TYPED = {
 """Keys read by type → where whole numbers under them go, and where floats go."""
 
 PLAIN = ("edge_index", "edge_weight", "node_truth")
+
+
+IGNORED = ("y", "num_nodes", "batch", "ptr")
+"""Keys that are no features, or are read elsewhere."""
+
+
+def _warn_of_unread(graphs: Sequence["Data"]) -> None:
+    """A warning about the keys that are not read."""
+    unread = {str(key) for data in graphs for key in data.keys()} - {*TYPED, *PLAIN, *IGNORED}  # noqa: SIM118
+    if unread:
+        names = excerpt(", ".join(sorted(map(repr, unread))))
+        warn_user(
+            f"keys of Data that are not read: {names}; features are read from 'x' and 'edge_attr'", UnusedDataWarning
+        )
 
 
 def _held(i: int, data: "Data", labelled: bool) -> dict[str, NDArray[Any]]:
