@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from cgipool.errors import unknown
+from cgipool.words import counted
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """The test results of all splits. Accuracies are shares between 0 and 1."""
 
@@ -54,6 +55,19 @@ class Result:
             return mean, None, None
         deviation = float(np.std(values, ddof=1))
         return mean, deviation, deviation / math.sqrt(len(values))
+
+    def __repr__(self) -> str:
+        """A summary over several lines; `rows` has every split."""
+        count = len(self.rows)
+        head = f"Result of {self.method} on {self.dataset}: {counted(count, 'split')}"
+        head += f", ensemble of {self.ensemble}" if self.ensemble > 1 else ""
+        changed = "".join(f", {name}={value!r}" for name, value in self.settings.items())
+        lines = [head, f"  recipe {self.recipe}{changed}, seed {self.seed}"]
+        for metric in self.rows[0]["test"] if self.rows else ():
+            mean, deviation, _ = self.summary(metric)
+            spread = "" if deviation is None else f" ± {deviation:.4f} (SD)"
+            lines.append(f"  test {metric:<17} " + ("not defined" if mean is None else f"{mean:.4f}{spread}"))
+        return "\n".join([*lines, f"  trained for {self.seconds:.1f} s"])
 
     def to_json(self) -> dict[str, Any]:
         """Plain values: the figures of `cgipool train --json`."""
