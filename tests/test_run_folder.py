@@ -257,6 +257,43 @@ def test_what_is_refused(graphs: GraphSet, tmp_path: Path) -> None:
     assert len(rows_of(out)) == 2
 
 
+def test_one_run_at_a_time_in_a_folder(graphs: GraphSet, tmp_path: Path) -> None:
+    """Also of one process: the lock is that of the open file. What is there is not touched."""
+    out, held = tmp_path / "run", []
+
+    def second(progress: Any) -> None:
+        before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+        for flag in ("resume", "overwrite"):
+            with pytest.raises(UserError, match=r"another process is training in .*run; wait until it has ended"):
+                run.train(graphs, out=out, **{flag: True}, **TINY)
+        held.append({path: path.stat().st_mtime_ns for path in out.rglob("*")} == before)
+
+    run.train(graphs, out=out, tell=second, **TINY)
+    assert len(held) == 5
+    assert all(held)
+    assert not (out / ".lock").exists()
+    run.train(graphs, out=out, resume=True, **TINY)
+
+
+def test_a_lock_is_neither_followed_nor_truncated(graphs: GraphSet, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("all my work")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".lock").symlink_to(tmp_path / "mine.txt")
+    with pytest.raises(UserError, match=r"cannot write .*\.lock"):
+        run.train(graphs, out=tmp_path / "run", **TINY)
+    assert (tmp_path / "mine.txt").read_text() == "all my work"
+    (tmp_path / "run" / ".lock").unlink()
+    os.link(tmp_path / "mine.txt", tmp_path / "run" / ".lock")
+    run.train(graphs, out=tmp_path / "run", **TINY)
+    assert (tmp_path / "mine.txt").read_text() == "all my work"
+
+
+def test_the_lock_of_a_killed_run_is_free(graphs: GraphSet, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".lock").write_text("")  # what a kill leaves
+    run.train(graphs, out=tmp_path / "run", **TINY)
+
+
 def test_a_folder_of_other_things_is_left_alone(graphs: GraphSet, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("all my work")
     for flag in ("resume", "overwrite"):

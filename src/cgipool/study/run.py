@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from cgipool.data.graphs import GraphSet
+from cgipool.data.splits import random_splits
 from cgipool.errors import UserError
 from cgipool.files import read_json
 from cgipool.study import fingerprints
@@ -31,8 +32,8 @@ from cgipool.study.claims import Claim
 from cgipool.study.gather import Legs, commit_of, processor, split_rows
 from cgipool.study.sets import graphs_of
 from cgipool.study.store import Store, now
-from cgipool.training.run import train
-from cgipool.training.task import Progress
+from cgipool.training.run import check_device, split_folder, train_tasks
+from cgipool.training.task import Progress, Task
 from cgipool.version import __version__
 
 
@@ -232,19 +233,19 @@ class Runner:
             told = partial(self._told, cell, claim)
             fingerprints.train_control(self.graphs[cell.dataset], cell, folder, told)
             return
-        train(
-            self.graphs[cell.dataset],
-            method=cell.method,
-            recipe=cell.recipe,
-            splits=protocol.splits,
-            first=protocol.first,
-            split_kind=protocol.split_kind,
-            seed=protocol.seed,
-            ensemble=protocol.ensemble,
-            device=self.device,
-            jobs=self.jobs,
-            out=folder,
-            resume=not elsewhere,  # what another kind of device began cannot be gone on with
+        check_device(self.device)
+        graphs, indices = self.graphs[cell.dataset], range(protocol.first, protocol.first + protocol.splits)
+        splits = random_splits(graphs, seed=protocol.seed, indices=indices, kind=protocol.split_kind)
+        train_tasks(
+            [
+                Task(cell.method, cell.recipe, split, protocol.seed, self.device, split_folder(folder, split.index))
+                for split in splits
+            ],
+            graphs,
+            folder,
+            protocol.ensemble,
+            self.jobs,
+            resume=not elsewhere,  # a run that another kind of device began cannot be resumed
             overwrite=elsewhere,
             tell=partial(self._told, cell, claim),
         )

@@ -20,7 +20,7 @@ from cgipool.ops.draws import extended, shuffled
 from cgipool.pool import method_named
 from cgipool.training.adam import MOMENTS
 from cgipool.training.initial import fit_encoder, initial_model
-from cgipool.training.objective import class_weights, classification_loss
+from cgipool.training.objective import class_weights, classification_loss, sample_weights
 from cgipool.training.resident import Resident, near_dense
 from cgipool.training.stack import Program, Stack
 from cgipool.training.task import EVALUATION, ORDER, STEP, Task
@@ -54,7 +54,8 @@ class Group:
         self.encoders = [fit_encoder(task, graphs) for task in tasks]
         self.data = self._resident()
         models = [initial_model(task, graphs, e) for task, e in zip(tasks, self.encoders, strict=True)]
-        self.stack = Stack(models, self.device, self.recipe)
+        self.sample_weight = sample_weights(tasks[0].sample_weight, self.device)
+        self.stack = Stack(models, self.device, self.recipe, self.sample_weight)
         self.class_weight = torch.stack(
             [class_weights(graphs.y[t.split.train], graphs.n_classes, self.recipe.class_weight) for t in tasks]
         ).to(self.device)
@@ -171,6 +172,8 @@ class Group:
             self.stack.base.rows = rows
             answer = self.stack.answer(self.stack.judged, batch)
             each = self.class_weight.gather(1, batch.y) * there
+            if self.sample_weight is not None:
+                each = each * self.sample_weight[batch.id]
             mean = torch.vmap(classification_loss)(answer.logits, batch.y, each)
             loss, weight = loss + mean * each.sum(1), weight + each.sum(1)
             right = right + ((answer.logits.argmax(2) == batch.y) * there).sum(1)

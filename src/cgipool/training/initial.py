@@ -30,13 +30,21 @@ def fit_encoder(task: Task, graphs: GraphSet) -> Encoder:
 def initial_model(task: Task, graphs: GraphSet, encoder: Encoder) -> Model:
     """The model with its initial weights, which depend on (seed, split, member) alone."""
     train = task.split.train
-    shares = np.bincount(graphs.y[train], minlength=graphs.n_classes) / len(train)
+    shares = class_shares(graphs, train, task.sample_weight)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(task.key(INIT))
         model = model_of(task.method, task.recipe, encoder, shares.tolist(), Sizes.of(graphs.sizes[train]))
     static = task.stacked and method_named(task.method).fast
     model.compact = torch.device(task.device).type == "cpu" or not static
     return model.to(task.device)
+
+
+def class_shares(graphs: GraphSet, ids: np.ndarray, sample_weight: np.ndarray | None = None) -> np.ndarray:
+    """[classes] the share of each class among these graphs, by weight where they have weights [G]."""
+    if sample_weight is None:
+        return np.bincount(graphs.y[ids], minlength=graphs.n_classes) / len(ids)
+    weight = sample_weight[ids].astype(np.float64)
+    return np.bincount(graphs.y[ids], weight, minlength=graphs.n_classes) / weight.sum()
 
 
 def model_of(method: str, recipe: Recipe, encoder: Encoder, shares: Sequence[float], sizes: Sizes) -> Model:

@@ -1,11 +1,16 @@
 """The loss of a step: L = L_CLS + weight · the method's own loss (for CGIPool the paper's Eq. 4, L_CLS + α L_MI)."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from cgipool.data.batch import Batch
+from cgipool.data.splits import Split
+from cgipool.errors import UserError
 from cgipool.network import Output
 
 
@@ -34,11 +39,15 @@ def objective(
     own_weight: float | Tensor,
     share: float = 1.0,
     smoothing: float = 0.0,
+    sample_weight: Tensor | None = None,
 ) -> Tensor:
     """The loss of one batch, a scalar; class_weight is [classes], and empty slots count nothing. An own loss of weight
     0 is left out, so that it cannot spoil the sum; a weight given as a tensor is never looked at. If the batch is a
-    part of a larger one, `share` is how much of that one's class weights it holds. `smoothing` is of the labels."""
+    part of a larger one, `share` is how much of that one's class weights it holds. `smoothing` is of the labels.
+    `sample_weight` is [G], of all graphs of the data set; it does not weigh the own loss."""
     there = batch.size > 0
+    if sample_weight is not None:
+        there = there * sample_weight[batch.id]
     if smoothing == 0.0:
         loss = classification_loss(output.logits, batch.y, class_weight[batch.y] * there)
     else:
@@ -48,6 +57,28 @@ def objective(
     if isinstance(own_weight, float) and own_weight == 0.0:
         return loss
     return loss + own_weight * output.own_loss
+
+
+def checked_weights(given: ArrayLike, count: int, splits: Sequence[Split]) -> NDArray[np.float32]:
+    """[G] the weights of graphs with a mean of 1; an error unless they are such, and some graph counts on each side."""
+    try:
+        weight = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise UserError("sample_weight must be numbers, one for each graph") from None
+    if weight.shape != (count,):
+        raise UserError(f"sample_weight must hold {count} numbers, one for each graph, not {weight.shape}")
+    if not np.isfinite(weight).all() or (weight < 0).any():
+        raise UserError("sample_weight must be finite numbers that are not negative")
+    for split in splits:
+        for side, ids in (("training", split.train), ("validation", split.val)):
+            if not weight[ids].any():
+                raise UserError(f"sample_weight is 0 for all {side} graphs of split {split.index}")
+    return (weight / weight.mean()).astype(np.float32)
+
+
+def sample_weights(given: np.ndarray | None, device: torch.device | str) -> Tensor | None:
+    """[G] the weights of a task's graphs where the losses are computed."""
+    return None if given is None else torch.from_numpy(given).to(device)
 
 
 def class_weights(y: np.ndarray, classes: int, kind: str | None) -> Tensor:

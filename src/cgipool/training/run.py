@@ -19,15 +19,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from numpy.typing import ArrayLike
 
 from cgipool.data.graphs import GraphSet
 from cgipool.data.sources import load_dataset
 from cgipool.data.splits import Split, check_graphs, check_splits, random_splits, write_splits
+from cgipool.data.unused import warn_of_unused
 from cgipool.errors import UserError, whole_number
 from cgipool.files import read_json, write_json
 from cgipool.pool import method_named
+from cgipool.training.alone import alone_in, make_folder
 from cgipool.training.ensemble import combine, members_of
 from cgipool.training.jobs import train_in_processes
+from cgipool.training.objective import checked_weights
 from cgipool.training.recipe import ADDED, Recipe, recipe_named
 from cgipool.training.result import Result
 from cgipool.training.split import train_split
@@ -53,6 +57,7 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     tf32: bool = True,
+    sample_weight: ArrayLike | None = None,
     tell: Tell = lambda progress: None,
     **settings: Any,
 ) -> Result:
@@ -63,8 +68,9 @@ def train(
     split, which differ in their random draws alone; the mean of their probabilities is tested. With `out` the run is
     kept in that folder. More than one of `jobs` trains so many splits (or members) at a time, each in a process with
     one thread; on a GPU all train at once anyway. There `tf32` lets matrix products round their factors to 10 bits, as
-    the hardware does at full speed. `tell` is called with a `Progress` after each epoch and at the end of each split,
-    in an ensemble of each member.
+    the hardware does at full speed. `sample_weight` [G] is how much each graph counts in the losses of training and
+    validation; without it all count the same. `tell` is called with a `Progress` after each epoch and at the end of
+    each split, in an ensemble of each member. What the set holds and the training does not use, a warning says.
     """
     method_named(method)
     recipe_named(recipe).but(**settings)  # what is wrong with them is told before the data is read
@@ -80,24 +86,49 @@ def train(
         indices = range(first, first + whole_number("splits", splits, 1))
         splits = random_splits(graphs, seed=seed, indices=indices, kind=split_kind)
     check_splits(splits, graphs.n_graphs)
+    weight = None if sample_weight is None else checked_weights(sample_weight, graphs.n_graphs, splits)
+    warn_of_unused(graphs, chosen.attributes)
     with run_folder(out) as folder:
-        identity = identity_of(graphs, method, chosen, seed, splits, device, tf32)
-        prepare(folder, identity | ({"ensemble": ensemble} if ensemble > 1 else {}), splits, resume, overwrite)
-        whole = [Task(method, chosen, split, seed, device, split_folder(folder, split.index)) for split in splits]
-        if torch.device(device).type == "cuda":
-            whole = tried(whole, graphs)
-        members = [members_of(task, ensemble) for task in whole]
-        began = time.perf_counter()
-        with matrix_precision(tf32):
-            _train_all(waiting([task for tasks in members for task in tasks], tell), graphs, jobs, tell)
-        if ensemble > 1:
-            for task, parts in zip(whole, members, strict=True):
-                combine(task, parts, graphs, at_once=_together(task))
-        rows = [read_json(task.folder / "result.json") for task in whole]
-        seconds = time.perf_counter() - began
-        result = Result(graphs.name, method, chosen.name, chosen.changes(), seed, seconds, rows, ensemble)
-        write_json(folder / "result.json", result.to_json())
-        return result
+        tasks = [
+            Task(method, chosen, split, seed, device, split_folder(folder, split.index), sample_weight=weight)
+            for split in splits
+        ]
+        return train_tasks(tasks, graphs, folder, ensemble, jobs, tf32, resume, overwrite, tell)
+
+
+def train_tasks(
+    whole: Sequence[Task],
+    graphs: GraphSet,
+    folder: Path,
+    ensemble: int = 1,
+    jobs: int = 1,
+    tf32: bool = True,
+    resume: bool = False,
+    overwrite: bool = False,
+    tell: Tell = lambda progress: None,
+) -> Result:
+    """Train the splits of a run in its folder, which nobody else must be using. For the arguments see `train`."""
+    one, splits = whole[0], [task.split for task in whole]
+    identity = identity_of(graphs, one.method, one.recipe, one.seed, splits, one.device, tf32)
+    identity |= {"ensemble": ensemble} if ensemble > 1 else {}
+    if one.sample_weight is not None:
+        identity["sample_weight"] = hashlib.sha256(one.sample_weight.tobytes()).hexdigest()
+    prepare(folder, identity, splits, resume, overwrite)
+    if torch.device(one.device).type == "cuda":
+        whole = tried(whole, graphs)
+    members = [members_of(task, ensemble) for task in whole]
+    began = time.perf_counter()
+    with matrix_precision(tf32):
+        _train_all(waiting([task for tasks in members for task in tasks], tell), graphs, jobs, tell)
+    if ensemble > 1:
+        for task, parts in zip(whole, members, strict=True):
+            combine(task, parts, graphs, at_once=_together(task))
+    rows = [read_json(task.folder / "result.json") for task in whole]
+    seconds = time.perf_counter() - began
+    recipe = one.recipe
+    result = Result(graphs.name, one.method, recipe.name, recipe.changes(), one.seed, seconds, rows, ensemble)
+    write_json(folder / "result.json", result.to_json())
+    return result
 
 
 def split_folder(folder: Path, index: int) -> Path:
@@ -117,9 +148,11 @@ def check_device(device: str) -> None:
 
 @contextlib.contextmanager
 def run_folder(out: str | Path | None) -> Iterator[Path]:
-    """The run's folder; without a name a temporary one."""
+    """The run's folder, which no other run can use meanwhile; without a name a temporary one."""
     if out is not None:
-        yield Path(out)
+        check_free(Path(out))
+        with alone_in(Path(out)):
+            yield Path(out)
         return
     with tempfile.TemporaryDirectory(prefix="cgipool-") as name:
         try:
@@ -170,7 +203,7 @@ def prepare(folder: Path, identity: dict, splits: Sequence[Split], resume: bool,
         for old in folder.glob("split-*"):
             shutil.rmtree(old)
     elif known.exists() and resume:
-        before, now = ({"ensemble": 1} | made for made in (_table(known, "recipe"), identity))
+        before, now = ({"ensemble": 1, "sample_weight": None} | made for made in (_table(known, "recipe"), identity))
         if not isinstance(before["recipe"], dict):
             raise UserError(f"{known} is damaged: its recipe is no table")
         before["recipe"] = ADDED | before["recipe"]
@@ -180,14 +213,17 @@ def prepare(folder: Path, identity: dict, splits: Sequence[Split], resume: bool,
         return
     elif known.exists():
         raise UserError(f"{folder} holds a run already; resume it (--resume) or replace it (--overwrite)")
-    elif not is_free(folder):
-        raise UserError(f"{folder} is not empty and holds no run; choose another folder")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot make {folder}: {error.strerror or error}") from error
+    else:
+        check_free(folder)
+    make_folder(folder)
     write_splits(folder / "splits.json", splits)
     write_json(known, identity)
+
+
+def check_free(folder: Path) -> None:
+    """An error if the folder holds something other than a run."""
+    if not (folder / "run.json").exists() and not is_free(folder):
+        raise UserError(f"{folder} is not empty and holds no run; choose another folder")
 
 
 def is_free(folder: Path) -> bool:
@@ -202,8 +238,8 @@ def _named(differs: list[str], before: dict, now: dict) -> str:
         then, here = before["recipe"], now["recipe"]
         settings = [key for key in here | then if then.get(key) != here.get(key)]  # an older version has fewer
         return f"{settings[0]} ({then.get(settings[0])} then, {here.get(settings[0])} now)" if settings else "recipe"
-    plain = {"content": "data set content", "splits_content": "division into splits"}.get(name, name)
-    return plain if plain != name else f"{name} ({before.get(name)} then, {now[name]} now)"
+    hashed = {"content": "data set content", "splits_content": "division into splits", "sample_weight": "sample_weight"}
+    return hashed[name] if name in hashed else f"{name} ({before.get(name)} then, {now[name]} now)"
 
 
 def waiting(tasks: Sequence[Task], tell: Tell) -> list[Task]:

@@ -24,7 +24,7 @@ from cgipool.training.evaluate import Chunks, Evaluation, chunks, evaluate
 from cgipool.training.initial import fit_encoder, initial_model
 from cgipool.training.log import Log
 from cgipool.training.metrics import report
-from cgipool.training.objective import class_weights, classification_loss, objective
+from cgipool.training.objective import class_weights, classification_loss, objective, sample_weights
 from cgipool.training.outcome import CHECKPOINT, METRICS, Outcome, finish_split, give_up
 from cgipool.training.task import EVALUATION, STEP, Progress, Task, Tell, epoch_ids, finished
 
@@ -58,6 +58,7 @@ class Training:
             self.state.average = copy.deepcopy(network)
         weights = class_weights(graphs.y[task.split.train], graphs.n_classes, self.recipe.class_weight)
         self.class_weight = weights.to(task.device)
+        self.sample_weight = sample_weights(task.sample_weight, task.device)
         self.val_y = torch.from_numpy(graphs.y[task.split.val]).to(task.device)
         self.step_losses: list[float] = []
         """The loss of each step of the last epoch."""
@@ -80,7 +81,8 @@ class Training:
         """The gradients of the loss of one batch, in place of those before; the loss."""
         batch, network = self.batcher.batch(ids, key), self.state.network
         output = network(batch)
-        loss = objective(output, batch, self.class_weight, own_weight, smoothing=self.recipe.label_smoothing)
+        smoothing, weight = self.recipe.label_smoothing, self.sample_weight
+        loss = objective(output, batch, self.class_weight, own_weight, smoothing=smoothing, sample_weight=weight)
         network.zero_grad(set_to_none=True)
         loss.backward()
         network.update(output.buffers)
@@ -126,7 +128,10 @@ class Training:
     def validate(self) -> tuple[float, float, Evaluation]:
         """Cross-entropy (which early stopping watches) and accuracy on the validation graphs, and the whole answer."""
         answer = self.ask_validation()
-        loss = classification_loss(answer.logits, self.val_y, self.class_weight[self.val_y])
+        weight = self.class_weight[self.val_y]
+        if self.sample_weight is not None:
+            weight = weight * self.sample_weight[torch.from_numpy(self.task.split.val).to(weight.device)]
+        loss = classification_loss(answer.logits, self.val_y, weight)
         accuracy = (answer.logits.argmax(1) == self.val_y).float().mean()
         return float(loss), float(accuracy), answer
 

@@ -32,7 +32,9 @@ class Answer(NamedTuple):
 class Stack:
     """S models with one Adam over all of them. Adam acts on each number by itself, so this is S Adams."""
 
-    def __init__(self, models: Sequence[Model], device: torch.device, recipe: Recipe) -> None:
+    def __init__(
+        self, models: Sequence[Model], device: torch.device, recipe: Recipe, sample_weight: Tensor | None = None
+    ) -> None:
         self.base = models[0].to(device)
         """Whose code runs; its own weights are never used."""
         self.base.compact = False
@@ -45,6 +47,8 @@ class Stack:
             for name, _ in models[0].named_buffers()
         }
         self.recipe = recipe
+        self.sample_weight = sample_weight
+        """[G] of the graphs of the data set, the same for all splits."""
         # A captured step reads a rate that changes from the device. There it is rounded to float32, so one that does
         # not change stays a number of the host, as in the plain loop.
         self.rate = recipe.lr if recipe.steady else torch.tensor(recipe.lr, device=device)
@@ -82,7 +86,8 @@ class Stack:
 
         def one(state: dict[str, Tensor], batch: Batch, weight: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
             output = functional_call(self.base, state, (batch,))
-            loss = objective(output, batch, weight, own_weight, smoothing=self.recipe.label_smoothing)
+            smoothing = self.recipe.label_smoothing
+            loss = objective(output, batch, weight, own_weight, smoothing=smoothing, sample_weight=self.sample_weight)
             return loss, dict(output.buffers)
 
         return torch.vmap(one)(self.params | self.buffers, batch, class_weight)

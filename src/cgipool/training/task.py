@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +31,8 @@ class Task:
     """Which of the split's ensemble; the first is what the split gives without one."""
     stacked: bool = True
     """Whether it may train in one program with others, if its method and device allow that."""
+    sample_weight: np.ndarray | None = field(default=None, compare=False, repr=False)
+    """[G] how much each graph of the data set counts in a loss; None: all the same."""
 
     @property
     def number(self) -> tuple[int, int]:
@@ -69,6 +71,23 @@ class Progress(NamedTuple):
 
 
 Tell = Callable[[Progress], None]
+
+
+def printing(every: int, ensemble: bool) -> Tell:
+    """Prints progress after every so many epochs, and at the end; 0 prints nothing."""
+
+    def tell(told: Progress) -> None:
+        if every <= 0 or not (told.done or told.epoch % every == 0):
+            return
+        who = f"member {told.member}, " if ensemble else ""
+        if told.done:
+            end = f"done after {told.epoch} epochs, best epoch {told.best_epoch}"
+            print(f"{who}{end}, validation loss {told.val_loss:.4f}", flush=True)
+        else:
+            found = f"validation loss {told.val_loss:.4f}, accuracy {100 * told.val_accuracy:.1f} %"
+            print(f"{who}epoch {told.epoch}: {found}, best epoch {told.best_epoch}", flush=True)
+
+    return tell
 
 
 def finished(task: Task, epochs: int, val_loss: float, best_epoch: int) -> Progress:
