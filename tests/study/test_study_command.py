@@ -1,6 +1,7 @@
 """`cgipool study` and `cgipool compare` as a user types them."""
 
 import csv
+import importlib.util
 import json
 import os
 import re
@@ -203,6 +204,48 @@ def test_compare_on_molecules_has_a_row_of_fingerprints(
     assert ", 1 of them new" in ok(capsys, "compare", "mine", "--methods", "none", *words), (
         "a forest is no ensemble of 2"
     )
+
+
+def test_compare_checks_what_its_methods_need_before_it_trains(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A set of molecules that was imported elsewhere, and no RDKit here."""
+    pytest.importorskip("rdkit", reason="needs the extra chem")
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{'C' * n}O,wet\n{'C' * n}Cl,dry\n" for n in range(1, 11))
+    Path("train.csv").write_text("smiles,class\n" + rows)
+    ok(capsys, "data", "import", "train.csv", "--out", "mine", "--label", "class")
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *more: None if name == "rdkit" else found(name, *more)
+    )
+    words = ("--splits", "2", "--set", "width=8", "--set", "epochs=1")
+    assert main(["compare", "mine", "--methods", "none,ecfp-rf", *words]) == 2
+    assert (
+        capsys.readouterr().err == "cgipool: ECFP + random forest (ecfp-rf) needs RDKit: pip install 'cgipool[chem]'\n"
+    )
+    assert not Path("runs").exists()
+    assert main(["compare", "mine", "--methods", "none", *words]) == 0
+    said = capsys.readouterr()
+    assert "left out: ECFP + random forest (ecfp-rf) needs RDKit" in said.err
+    assert "ECFP" not in said.out
+
+
+def test_compare_with_a_method_that_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    Path("fragile.py").write_text(
+        "import torch\nclass Pool(torch.nn.Module):\n    def __init__(self, dim):\n        super().__init__()\n"
+        "    def forward(self, x, level):\n        raise ValueError('it broke')\n"
+    )
+    words = ("--splits", "1", "--set", "width=8", "--set", "epochs=1", "--store", "runs")
+    assert main(["compare", "motifs", "--methods", "majority,fragile:Pool", *words]) == 1
+    said = capsys.readouterr()
+    assert "1 of 2 cells is in runs, 1 of them new; 1 failed (`cgipool study status runs` says why)" in said.out
+    assert main(["compare", "motifs", "--methods", "majority,ecfp-rf", *words]) == 2
+    assert "needs molecules, and motifs is not a set of molecules" in capsys.readouterr().err
 
 
 def test_compare_on_scaffold_splits(

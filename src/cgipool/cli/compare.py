@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from cgipool.cli.options import CHANGES, DATA, JOBS, LIMIT, RECIPE, RETRY_FAILED
-from cgipool.cli.train_splits import tell_of_unused
 from cgipool.errors import UserError
 
 
@@ -47,21 +46,20 @@ def compare(
     from cgipool.cli.progress import downloading
     from cgipool.cli.study import conclude, run_cells
     from cgipool.data import load_dataset
+    from cgipool.data.unused import warn_of_unused
     from cgipool.files import writable_folder
     from cgipool.pool import METHODS
     from cgipool.report import write_report
-    from cgipool.study import fingerprints
     from cgipool.study.compare import comparison, replaced_by
 
     names = list(METHODS) if methods == "all" else [name.strip() for name in methods.split(",")]
-    if fingerprints.NAME not in names and fingerprints.smiles_of(data) is not None:
-        names.append(fingerprints.NAME)
     if len(set(names)) < len(names):
         raise UserError("--methods names a method twice")
     with downloading() as progress:
         graphs = load_dataset(data, progress=progress)
+    names += _control(data, names)
     study = comparison(graphs, data, names, recipe, splits, split_kind, seed, changes or [], ensemble)
-    tell_of_unused(graphs, study.cells[0].recipe)
+    warn_of_unused(graphs, study.cells[0].recipe.attributes)
     folder = store or Path("runs") / study.name
     report = out or folder / "report"
     writable_folder(report)
@@ -79,3 +77,19 @@ def compare(
     for problem in written.problems:
         typer.echo(f"problem: {problem}")
     conclude(outcome, study.cells, folder)
+
+
+def _control(data: str, names: list[str]) -> list[str]:
+    """The control that a set of molecules gets beside the methods asked for. What it needs is checked here, before
+    anything trains."""
+    from cgipool.study import fingerprints
+
+    if fingerprints.NAME in names:
+        fingerprints.check(data)
+        return []
+    if fingerprints.smiles_of(data) is None:
+        return []
+    if missing := fingerprints.missing():
+        typer.echo(f"left out: {missing}", err=True)
+        return []
+    return [fingerprints.NAME]

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cgipool.data.unused import DISCARDED, ONE_WAY
 from cgipool.words import counted
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def _facts(d: Mapping[str, Any], featurizer: Mapping[str, Any]) -> list[tuple[st
     ]
     if d["note"]:
         facts.append(("note", d["note"]))
-    dropped = ", ".join(f"{what}: {count:,}" for what, count in d["dropped"].items() if count)
+    dropped = ", ".join(f"{what}: {count:,}{_meaning(what)}" for what, count in d["dropped"].items() if count)
     seen = "1-WL can tell without attributes" if nodes["attributes"] else "1-WL can tell"
     facts += [
         ("changed on reading", dropped or "nothing"),
@@ -148,6 +149,11 @@ def _facts(d: Mapping[str, Any], featurizer: Mapping[str, Any]) -> list[tuple[st
     if twins["conflicting"]:
         facts.append(("", f"so that at best {100 * twins['ceiling']:.1f} % of the graphs can be classified rightly"))
     return facts
+
+
+def _meaning(what: str) -> str:
+    """What a change on reading means, where its name does not say it."""
+    return f" ({DISCARDED})" if what == ONE_WAY else ""
 
 
 def _conflicts(kinds: int | None) -> str:

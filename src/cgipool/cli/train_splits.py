@@ -55,7 +55,6 @@ def train_alone(
     with downloading() as progress:
         graphs = load_dataset(data, progress=progress)
     splits, recipe = draw(graphs), choose(family=graphs.family)
-    tell_of_unused(graphs, recipe)
     _tell_of_new_run(run)
     trainings = len(splits) * run["ensemble"]
     seconds = on_a_cpu(run["method"], recipe, trainings, graphs.n_nodes)
@@ -73,6 +72,7 @@ def train_by_all(
 ) -> "Result | None":
     """Train in all processes that torchrun started; the result, in the first of them."""
     from cgipool.cli.progress import downloading, reporting
+    from cgipool.data.unused import warn_of_unused
     from cgipool.training.distributed import train_distributed
     from cgipool.training.ranks import process_group
 
@@ -86,18 +86,10 @@ def train_by_all(
                 return train_distributed(graphs, ranks, splits=splits, **run)
             except KeyboardInterrupt:
                 raise typer.Exit(130) from None
-        tell_of_unused(graphs, run["recipe"])
+        warn_of_unused(graphs, run["recipe"].attributes)
         _tell_of_new_run(run)
         with _stopped(run["out"]), reporting(len(splits), run["recipe"].epochs, run["recipe"].patience) as tell:
             return train_distributed(graphs, ranks, splits=splits, tell=tell, **run)
-
-
-def tell_of_unused(graphs: "GraphSet", recipe: "Recipe") -> None:
-    """Say it where a recipe does not use all that is known of the nodes."""
-    from cgipool.data.features import unused_attributes
-
-    if told := unused_attributes(graphs, recipe.attributes):
-        typer.echo(told, err=True)
 
 
 def _tell_of_new_run(run: dict[str, Any]) -> None:

@@ -2,9 +2,10 @@
 
 Rogers and Hahn: Extended-Connectivity Fingerprints. J. Chem. Inf. Model. 2010. Bits of radius 2 folded to 2,048, and
 500 trees with scikit-learn's settings: what a chemist would try first. It trains on the training graphs of a split
-alone. Needs RDKit and scikit-learn.
+alone. Needs RDKit.
 """
 
+import importlib.util
 import math
 import time
 from pathlib import Path
@@ -43,6 +44,21 @@ def smiles_of(source: str | Path) -> list[str] | None:
     return read_ids(source).get("smiles")
 
 
+def missing() -> str | None:
+    """What is not installed and the control needs, in a sentence; None if nothing is missing."""
+    if importlib.util.find_spec("rdkit") is None:
+        return f"{TITLE} ({NAME}) needs RDKit: pip install 'cgipool[chem]'"
+    return None
+
+
+def check(source: str | Path) -> None:
+    """An error unless the control can be trained on a data set."""
+    if lacking := missing():
+        raise UserError(lacking)
+    if smiles_of(source) is None:
+        raise UserError(f"{TITLE} ({NAME}) needs molecules, and {source} is not a set of molecules")
+
+
 def fingerprints(smiles: list[str]) -> NDArray[np.uint8]:
     """[G, BITS] the fingerprint of each molecule."""
     from rdkit.Chem import rdFingerprintGenerator
@@ -57,11 +73,9 @@ def train_control(graphs: GraphSet, cell: "Cell", folder: Path, tell: Tell) -> N
     """Train and test the control on the splits of a cell; the folder then holds what a training's would."""
     smiles = smiles_of(cell.path or cell.dataset)
     if smiles is None:
-        raise UserError(f"{cell.dataset} is no set of molecules: there are no fingerprints to take")
-    try:
-        from sklearn.ensemble import RandomForestClassifier
-    except ImportError:
-        raise UserError("the control needs scikit-learn: pip install scikit-learn") from None
+        raise UserError(f"{TITLE} ({NAME}) needs molecules, and {cell.dataset} is not a set of molecules")
+    from sklearn.ensemble import RandomForestClassifier
+
     protocol = cell.protocol
     indices = range(protocol.first, protocol.first + protocol.splits)
     splits = random_splits(graphs, seed=protocol.seed, indices=indices, kind=protocol.split_kind)
