@@ -353,22 +353,32 @@ def test_interrupt(small: str, tmp_path: Path, jobs: str, sent: signal.Signals) 
     assert "Traceback" not in complaint
 
 
-def test_a_terminated_fit_leaves_nothing(small: str, tmp_path: Path) -> None:
-    command = ["fit", small, "--out", str(tmp_path / "model"), "--set", "epochs=100000", "--set", "patience=100000"]
-    passing = tmp_path / "passing"
-    passing.mkdir()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cgipool", *command], stderr=subprocess.PIPE, env=os.environ | {"TMPDIR": str(passing)}
-    )
-    while process.poll() is None and not list(passing.glob("cgipool-*/split-000/metrics.jsonl")):
+def test_a_terminated_fit_can_be_resumed(small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, folder = tmp_path / "new" / "model", tmp_path / "new" / "model.run"
+    command = ["fit", small, "--out", str(model), "--set", "epochs=100000", "--set", "patience=100000"]
+    process = subprocess.Popen([sys.executable, "-m", "cgipool", *command], stderr=subprocess.PIPE)
+    while process.poll() is None and not (folder / "split-000" / "metrics.jsonl").exists():
         time.sleep(0.02)
+    said = "another process is training in {folder}; wait until it has ended, or choose another folder"
+    for flags in ([], ["--resume"], ["--overwrite"]):
+        assert refused(capsys, *command, *flags).endswith(said.format(folder=folder)), flags
+    assert main(["train", small, "--out", str(folder), *TINY]) == 2, "the folder is that of a run like any other"
+    capsys.readouterr()
     process.send_signal(signal.SIGTERM)
     try:
         _, complaint = process.communicate(timeout=60)
     finally:
         process.kill()  # it would train for hours
-    assert (process.returncode, complaint) == (143, b"cgipool: stopped; nothing is kept\n")
-    assert not list(passing.glob("cgipool-*"))
+    assert (process.returncode, complaint) == (143, b"cgipool: stopped; the same command with --resume continues\n")
+    assert [path.name for path in model.parent.iterdir()] == ["model.run"]
+    assert "holds a run already; resume it (--resume) or replace it (--overwrite)" in refused(capsys, *command)
+    other = ["fit", small, "--out", str(model), "--set", "epochs=1", "--resume"]
+    assert "holds a run with another epochs (100000 then, 1 now); not resumed" in refused(capsys, *other)
+    assert main([*other[:-1], "--overwrite"]) == 0
+    assert [path.name for path in model.parent.iterdir()] == ["model"]
+    capsys.readouterr()
+    assert main(other) == 0
+    assert f"there is no interrupted fit of {model}: starting a new one\n" in capsys.readouterr().err
 
 
 def test_bars_on_a_terminal(small: str) -> None:
@@ -428,9 +438,47 @@ def test_attributes_that_are_not_used_are_told(
     name, *options = command.split()
     words = [name, "X.zip", *options, "--set", "epochs=1", "--set", "width=2"]
     assert main(words) == 0
-    assert "X has no node labels, and its node attributes (2 columns) are not used" in capsys.readouterr().err
+    said = (
+        "cgipool: warning: X: node attributes (2 columns) are not used and nodes have no labels, so only their degrees"
+    )
+    assert capsys.readouterr().err.count(said) == 1
     assert main([*words, "--set", "attributes=true"]) == 0
     assert "not used" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["train --json", "fit --out M", "compare --methods none --splits 2 --store S"])
+def test_all_that_is_not_used_is_told_once(
+    command: str, tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    parts = {"A": "".join(f"{2 * g + 1}, {2 * g + 2}\n" for g in range(12)), "node_labels": "1\n2\n" * 12}
+    parts |= {"node_attributes": "0.5, 1\n" * 24, "edge_labels": "1\n" * 12, "edge_attributes": "1.5\n" * 12}
+    write_archive(tmp_path / "X.zip", **parts)
+    name, *options = command.split()
+    assert main([name, "X.zip", *options, "--set", "epochs=1", "--set", "width=2"]) == 0
+    out, err = capsys.readouterr()
+    assert [line for line in err.splitlines() if "warning" in line] == [
+        "cgipool: warning: X: node attributes (2 columns) are not used; set attributes=true to use them",
+        "cgipool: warning: X: edge labels (1 column) are not used",
+        "cgipool: warning: X: edge attributes (1 column) are not used",
+        "cgipool: warning: X: direction is discarded: 12 one-way edges count in both directions",
+    ]
+    if name == "train":
+        assert json.loads(out)["dataset"] == "X"
+    assert main(["data", "info", "X.zip"]) == 0
+    assert "one-way edges completed: 12 (direction is discarded)" in capsys.readouterr().out
+
+
+def test_folds_of_another_kind(small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    drawn = {}
+    for kind in ("", "stratified", "random", "distinct"):
+        words = ["--split-kind", kind] if kind else []
+        out = tmp_path / f"folds-{kind}"
+        assert main(["train", small, "--method", "majority", "--folds", "4", *words, "--out", str(out)]) == 0
+        drawn[kind] = (out / "splits.json").read_text()
+    assert drawn[""] == drawn["stratified"] != drawn["random"]
+    capsys.readouterr()
+    assert "has not the columns" in refused(capsys, "train", small, "--folds", "4", "--split-kind", "scaffold", *TINY)
 
 
 def test_data_info_of_a_public_set(tu_archive: Callable[[str], Path], own_cache: Path, capsys) -> None:

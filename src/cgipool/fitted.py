@@ -4,6 +4,7 @@ The file holds the weights of each member (member-00/…) and, in its header, me
 what it was trained on, and a checksum of all that. Shapes: G graphs, C classes, M members.
 """
 
+import contextlib
 import hashlib
 import json
 import tempfile
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from cgipool.data.batch import Batch, Batcher
@@ -30,7 +31,9 @@ from cgipool.pool import Sizes, method_named
 from cgipool.training.checkpoint import load_tensors, save_tensors
 from cgipool.training.ensemble import member_folder
 from cgipool.training.evaluate import chunks
-from cgipool.training.initial import model_of
+from cgipool.training.initial import class_shares, model_of
+from cgipool.training.log import Log
+from cgipool.training.outcome import METRICS
 from cgipool.training.recipe import Recipe, recipe_named
 from cgipool.training.run import check_device, split_folder, train
 from cgipool.training.task import Diverged, Tell
@@ -39,7 +42,7 @@ from cgipool.version import __version__
 KIND, FORMAT = "cgipool model", 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FittedModel:
     """A model, or an ensemble of several, with all that it needs to answer."""
 
@@ -58,6 +61,17 @@ class FittedModel:
     featurizer: dict[str, Any] | None = None
     """How raw inputs (SMILES) become graphs, if they do; as `to_json` of the featuriser gives it."""
     device: str = "cpu"
+    history: list[dict[str, Any]] = field(default_factory=list)
+    """What is known of each epoch of each member, if it was just trained; a file does not keep it."""
+
+    def __repr__(self) -> str:
+        """One line, without the weights."""
+        members = f", members={len(self.members)}" if len(self.members) != 1 else ""
+        weights = sum(value.numel() for part in self.members for value in part.values())
+        return (
+            f"FittedModel(method={self.method!r}, recipe={self.recipe.name!r}, classes={len(self.class_names)}"
+            f"{members}, weights={weights:,}, device={self.device!r})"
+        )
 
     @cached_property
     def networks(self) -> list[Model]:
@@ -187,40 +201,49 @@ def fit(
     device: str = "cpu",
     jobs: int = 1,
     featurizer: dict[str, Any] | None = None,
+    sample_weight: ArrayLike | None = None,
+    folder: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
     tell: Tell = lambda progress: None,
     **settings: Any,
 ) -> FittedModel:
     """Train one model for use, or an ensemble, on all graphs but a share for validation, which early stopping watches.
 
     `settings` change single settings of the recipe. No graph is held back for a test: what to expect of a model is
-    what `train` measures on splits.
+    what `train` measures on splits. `sample_weight` [G] is how much each graph counts in the loss. The training is kept
+    in `folder`, so that with `resume` a killed one goes on; without a name, in a temporary one.
     """
     seed = whole_number("seed", seed)
     check_graphs(graphs)
     method_named(method)
     chosen = recipe_named(recipe, graphs.family).but(**settings)
     ids, val = holdout(graphs, validation, seed)
-    with tempfile.TemporaryDirectory(prefix="cgipool-") as name:
-        split = Split(0, ids, val, val)
+    with contextlib.ExitStack() as stack:
+        place = Path(folder or stack.enter_context(tempfile.TemporaryDirectory(prefix="cgipool-")))
         try:
             result = train(
                 graphs,
                 method=method,
                 recipe=chosen,
-                splits=[split],
+                splits=[Split(0, ids, val, val)],
                 seed=seed,
                 ensemble=ensemble,
                 device=device,
                 jobs=jobs,
-                out=name,
+                out=place,
+                resume=resume,
+                overwrite=overwrite,
+                sample_weight=sample_weight,
                 tell=tell,
             )
-        except Diverged as error:  # the only split is no concern of who fits a model, and its folder passes
+        except Diverged as error:  # its split and its folder are internal
             raise Diverged(error.epoch) from None
-        home = split_folder(Path(name), 0)
+        home = split_folder(place, 0)
         folders = [home] if ensemble == 1 else [member_folder(home, number) for number in range(ensemble)]
-        members = [load_tensors(folder / "weights.safetensors")[0] for folder in folders]
+        members = [load_tensors(each / "weights.safetensors")[0] for each in folders]
         encoder = Encoder.from_json(read_json(folders[0] / "encoder.json"))
+        history = [{"member": m} | row for m, each in enumerate(folders) for row in Log(each / METRICS).rows()]
     about = {
         "dataset": graphs.name,
         "graphs": {"train": len(ids), "val": len(val)},
@@ -229,7 +252,9 @@ def fit(
         "seed": seed,
         "cgipool": __version__,
     }
-    count = np.bincount(graphs.y[ids], minlength=graphs.n_classes)
-    shares = tuple((count / len(ids)).tolist())
-    sizes = Sizes.of(graphs.sizes[ids])
-    return FittedModel(method, chosen, graphs.class_names, encoder, shares, sizes, members, about, featurizer, device)
+    weight = None if sample_weight is None else np.asarray(sample_weight)
+    shares = tuple(class_shares(graphs, ids, weight).tolist())
+    sizes, names = Sizes.of(graphs.sizes[ids]), graphs.class_names
+    return FittedModel(
+        method, chosen, names, encoder, shares, sizes, members, about, featurizer, device, history=history
+    )

@@ -1,13 +1,14 @@
 """`cgipool fit`."""
 
+import shutil
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from cgipool.cli.advice import tell_of_jobs
+from cgipool.cli.errors import Interrupted, exclude
 from cgipool.cli.options import CHANGES, DATA, DEVICE, RECIPE
-from cgipool.cli.train_splits import tell_of_unused
 from cgipool.words import counted
 
 
@@ -30,27 +31,36 @@ def fit(
     changes: CHANGES = None,
     device: DEVICE = "cpu",
     jobs: Annotated[int, typer.Option(min=1, help="On a CPU, members trained at a time.")] = 1,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted fit of the same --out.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an interrupted fit of the same --out.")
+    ] = False,
 ) -> None:
     """Train one model for use on new graphs, and write it to one file that `cgipool predict` reads.
 
-    All graphs train but the validation share. What to expect of it, `cgipool train` measures on splits.
+    All graphs train but the validation share. What to expect of it, `cgipool train` measures on splits. While it
+    trains, FILE.run holds its checkpoints; killed, the same command with --resume continues.
     """
-    from cgipool.cli.errors import Interrupted
     from cgipool.cli.progress import downloading, reporting
     from cgipool.data import load_dataset
     from cgipool.data.importers import featurizer_of
     from cgipool.files import writable
     from cgipool.fitted import fit as fit_model
     from cgipool.study.estimate import on_a_cpu
+    from cgipool.training.alone import make_folder
     from cgipool.training.recipe import parse_settings, recipe_named
 
     settings = parse_settings(changes or [])
     recipe_named(recipe).but(**settings)  # what is wrong with them is told before the data is read
+    exclude("--resume", resume, "--overwrite", overwrite)
+    make_folder(out.parent)
     writable(out)
+    folder = _run_folder(out)
+    if resume and (folder is None or not folder.exists()):
+        typer.echo(f"there is no interrupted fit of {out}: starting a new one", err=True)
     with downloading() as progress:
         graphs = load_dataset(data, progress=progress)
     chosen = recipe_named(recipe, graphs.family).but(**settings)
-    tell_of_unused(graphs, chosen)
     tell_of_jobs(ensemble, on_a_cpu(method, chosen, ensemble, graphs.n_nodes), device, jobs)
     try:
         with reporting(None, chosen.epochs, chosen.patience, ensemble) as tell:
@@ -64,11 +74,17 @@ def fit(
                 device=device,
                 jobs=jobs,
                 featurizer=featurizer_of(data),
+                folder=folder,
+                resume=resume,
+                overwrite=overwrite,
                 tell=tell,
             )
     except KeyboardInterrupt:
-        raise Interrupted("stopped; nothing is kept") from None
+        how = "nothing is kept" if folder is None else "the same command with --resume continues"
+        raise Interrupted(f"stopped; {how}") from None
     model.save(out)
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
     about = model.about
     learnt, seen = counted(about["graphs"]["train"], "graph"), counted(about["graphs"]["val"], "validation graph")
     what = method if ensemble == 1 else f"an ensemble of {ensemble} {method}"
@@ -76,3 +92,8 @@ def fit(
         f"{out}: {what} on {learnt} of {graphs.name}, {len(model.class_names)} classes; "
         f"accuracy {100 * about['validation']['accuracy']:.1f} % on {seen}, which early stopping has seen"
     )
+
+
+def _run_folder(out: Path) -> Path | None:
+    """Where an interrupted fit is kept; None for a pipe or a device, which has no place beside it."""
+    return None if out.exists() and not out.is_file() else out.with_name(f"{out.name}.run")
