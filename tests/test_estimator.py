@@ -1,25 +1,34 @@
 """`GraphClassifier` and its file: scikit-learn's tools, all kinds of graphs, models that survive a new process."""
 
+import ast
+import inspect
 import json
 import math
 import pickle
+import re
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import save_file
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline
+from sklearn.utils import estimator_checks
+from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
 
 from cgipool import GraphClassifier, GraphSet, load_dataset
-from cgipool.errors import UserError
+from cgipool.data.splits import holdout
+from cgipool.errors import UnusedDataWarning, UserError
 from cgipool.fitted import FittedModel
 from cgipool.training.checkpoint import load_tensors, save_tensors
 from cgipool.training.recipe import SETTINGS, Recipe
@@ -57,6 +66,34 @@ def test_attributes_that_are_not_used_are_told(graphs: GraphSet, y: np.ndarray) 
         classifier(epochs=1).fit(floats, y)
     classifier(epochs=1, attributes=True).fit(floats, y)
     classifier(epochs=1, recipe=Recipe(attributes=True)).fit(floats, y)
+
+
+def test_a_class_in_float_x_is_not_lost_in_silence(graphs: GraphSet, y: np.ndarray) -> None:
+    """The form that PyG's TUDataset gives: x of floats, edge_attr of floats."""
+    listed = graphs.to_pyg()
+    for data in listed:
+        data.x = torch.full((data.num_nodes, 2), float(data.y))
+        data.edge_attr = torch.ones(data.edge_index.shape[1], 4)
+    with pytest.warns(UnusedDataWarning) as told:
+        classifier(epochs=1).fit(listed, y)
+    assert [str(each.message) for each in told] == [
+        "graphs: node attributes (2 columns) are not used and nodes have no labels, so only their degrees are seen; "
+        "set attributes=true to use them",
+        "graphs: edge attributes (4 columns) are not used",
+    ]
+    assert {each.filename for each in told} == {__file__}
+
+
+def test_weights_and_directions_of_edges_are_told(graphs: GraphSet, y: np.ndarray) -> None:
+    directed = [nx.DiGraph(list(nx.Graph(graph).edges)) for graph in graphs.to_networkx()]
+    for graph in directed:
+        nx.set_edge_attributes(graph, 2.0, "weight")
+    with pytest.warns(UnusedDataWarning) as told:
+        classifier(epochs=1).fit(directed, y)
+    assert [str(each.message) for each in told] == [
+        "graphs: edge weights are not used",
+        f"graphs: direction is discarded: {graphs.n_edges // 2:,} one-way edges count in both directions",
+    ]
 
 
 def test_it_learns() -> None:
@@ -120,7 +157,7 @@ def test_labels_of_another_kind_are_no_score_of_zero(graphs: GraphSet, tmp_path:
     loaded = GraphClassifier.load(tmp_path / "model.safetensors")
     assert loaded.score(named) == share
     shown = "Recipe('paper', width=8, batch_size=32, epochs=3)"
-    assert repr(loaded) == f"GraphClassifier(method='topk', recipe={shown})"
+    assert " ".join(repr(loaded).split()) == f"GraphClassifier(method='topk', recipe={shown})"
     for unknown in (named.to_networkx(), replace(named, class_names=(), y=np.full_like(named.y, -1))):
         with pytest.raises(UserError, match="score needs y"):
             model.score(unknown)
@@ -134,6 +171,7 @@ def test_labels_of_another_kind_are_no_score_of_zero(graphs: GraphSet, tmp_path:
         ({"ensemble": 2.7}, "ensemble must be a whole number, not 2.7"),
         ({"ensemble": "a"}, "ensemble must be a whole number, not 'a'"),
         ({"validation": "x"}, "held back must be a number between 0 and 1, not 'x'"),
+        ({"verbose": "x"}, "verbose must be a whole number, not 'x'"),
         ({"recipe": None}, "recipe must be a name or a Recipe, not None"),
         ({"method": None}, "method must be a name, not None"),
     ],
@@ -141,6 +179,125 @@ def test_labels_of_another_kind_are_no_score_of_zero(graphs: GraphSet, tmp_path:
 def test_parameters_of_a_wrong_kind(graphs: GraphSet, y: np.ndarray, given: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said):
         GraphClassifier(**{"width": 8, "epochs": 1} | given).fit(graphs, y)
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        estimator_checks.check_parameters_default_constructible,
+        estimator_checks.check_no_attributes_set_in_init,
+        estimator_checks.check_get_params_invariance,
+        estimator_checks.check_set_params,
+        estimator_checks.check_estimator_cloneable,
+        estimator_checks.check_estimator_repr,
+        estimator_checks.check_valid_tag_types,
+        estimator_checks.check_estimator_tags_renamed,
+        estimator_checks.check_mixin_order,
+    ],
+)
+def test_conventions_of_scikit_learn(check: Any) -> None:
+    """Those that do not need a table of numbers."""
+    check("GraphClassifier", GraphClassifier())
+
+
+def test_every_parameter_is_documented() -> None:
+    text = inspect.getdoc(GraphClassifier) or ""
+    named = re.findall(r"(?m)^(\w+) : ", text.partition("Attributes\n---")[0])
+    assert named == list(inspect.signature(GraphClassifier).parameters)
+    for name, value in Recipe().to_json().items():
+        if name in named:
+            entry = re.search(rf"(?m)^{name} : .*default=(.*)$", text)
+            assert entry, name
+            assert ast.literal_eval(entry[1]) == value, name
+
+
+def test_in_a_notebook(graphs: GraphSet, y: np.ndarray) -> None:
+    model = classifier(ensemble=2).fit(graphs, y)
+    assert "GraphClassifier" in model._repr_html_()
+    shown = repr(model.model_)
+    assert re.fullmatch(
+        r"FittedModel\(method='topk', recipe='paper', classes=4, members=2, weights=[\d,]+, device='cpu'\)", shown
+    )
+
+
+def test_progress_and_history(graphs: GraphSet, y: np.ndarray, capsys: pytest.CaptureFixture[str]) -> None:
+    model = classifier(ensemble=2).fit(graphs, y)
+    assert capsys.readouterr() == ("", "")
+    assert [(row["member"], row["epoch"]) for row in model.history_] == [(m, e) for m in (0, 1) for e in (1, 2, 3)]
+    assert all(row["train_loss"] > 0 and 0 <= row["val_accuracy"] <= 1 for row in model.history_)
+    assert min(row["val_loss"] for row in model.history_) > 0
+    lines = {}
+    for verbose in (True, 2):
+        again = classifier(verbose=verbose).fit(graphs, y)
+        lines[verbose] = capsys.readouterr().out.splitlines()
+        assert np.array_equal(again.predict_proba(graphs), classifier().fit(graphs, y).predict_proba(graphs))
+    first = model.history_[0]
+    said = (
+        f"epoch 1: validation loss {first['val_loss']:.4f}, accuracy {100 * first['val_accuracy']:.1f} %, best epoch 1"
+    )
+    assert lines[True][0] == said
+    assert [line.partition(":")[0].partition(",")[0] for line in lines[True]] == [
+        "epoch 1", "epoch 2", "epoch 3", "done after 3 epochs",
+    ]  # fmt: skip
+    assert len(lines[2]) == 2
+
+
+def test_weights_of_classes_as_scikit_learn_takes_them(graphs: GraphSet, y: np.ndarray) -> None:
+    given = {"class 0": 5.0, "class 2": 0.5}  # the others have 1
+    by_class = classifier(class_weight=given).fit(graphs, y)
+    weight = compute_sample_weight(given, y)
+    by_graph = classifier().fit(graphs, y, sample_weight=weight)
+    p = by_class.predict_proba(graphs)
+    assert np.array_equal(p, by_graph.predict_proba(graphs))
+    assert not np.array_equal(p, classifier().fit(graphs, y).predict_proba(graphs))
+    both = classifier(class_weight=given).fit(graphs, y, sample_weight=1.0 / weight)
+    np.testing.assert_allclose(both.predict_proba(graphs), classifier().fit(graphs, y).predict_proba(graphs), rtol=1e-5)
+    assert clone(by_class).get_params()["class_weight"] == given
+    wrong = {"class 0": 1.0, "klass": 2.0}
+    for bad, said in (
+        (wrong, "does not fit the labels"),
+        ({"class 0": -1.0}, "not negative"),
+        ("odd", "unknown class we"),
+    ):
+        with pytest.raises(UserError, match=said):
+            classifier(class_weight=bad).fit(graphs, y)
+
+
+def test_a_balanced_dict_is_balanced(graphs: GraphSet, y: np.ndarray) -> None:
+    some = graphs.subset(np.concatenate([np.flatnonzero(graphs.y == 0), np.flatnonzero(graphs.y == 1)[:12]]))
+    train, _ = holdout(some.relabelled(some.y, ("a", "b")), 0.1, 0)
+    share = dict(enumerate(compute_class_weight("balanced", classes=np.array([0, 1]), y=some.y[train])))
+    named, given = (classifier(class_weight=how).fit(some, some.y) for how in ("balanced", share))
+    np.testing.assert_allclose(named.predict_proba(some), given.predict_proba(some), rtol=1e-4)
+
+
+def test_score_by_weight(graphs: GraphSet, y: np.ndarray) -> None:
+    model = classifier().fit(graphs, y)
+    weight = np.random.default_rng(0).uniform(size=len(y))
+    assert model.score(graphs, y, weight) == pytest.approx(
+        accuracy_score(y, model.predict(graphs), sample_weight=weight)
+    )
+
+
+def test_labels_in_a_table(graphs: GraphSet, y: np.ndarray) -> None:
+    pandas = pytest.importorskip("pandas")
+    expected = classifier().fit(graphs, y).predict(graphs)
+    for table in (pandas.DataFrame({"class": y}), pandas.Series(y), y[:, None], pandas.Series(y, dtype="category")):
+        assert np.array_equal(classifier().fit(graphs, table).predict(graphs), expected)
+    with pytest.raises(UserError, match=r"y must hold 125 labels, one for each graph; its shape is \(125, 2\)"):
+        classifier().fit(graphs, pandas.DataFrame({"a": y, "b": y}))
+    holed = pandas.Series(y, dtype="string")
+    holed[[3, 5]] = pandas.NA
+    with pytest.raises(UserError, match="missing labels: None or NaN for 2 graphs, the first is graph 3; leave these"):
+        classifier().fit(graphs, holed)
+
+
+def test_missing_labels(graphs: GraphSet) -> None:
+    floats = graphs.y.astype(float)
+    floats[7] = math.nan
+    for missing in (floats, floats.tolist(), [None if c != c else c for c in floats], [*"ab" * 62, None]):
+        with pytest.raises(UserError, match="y has missing labels: None or NaN for graph"):
+            classifier().fit(graphs, missing)
 
 
 def test_scikit_learn_takes_it(graphs: GraphSet, y: np.ndarray) -> None:
@@ -289,7 +446,7 @@ def test_wrong_inputs(graphs: GraphSet) -> None:
     assert isinstance(raised.value, NotFittedError)
     with pytest.raises(UserError, match="y must hold 125 labels, one for each graph"):
         classifier().fit(graphs, [0, 1])
-    with pytest.raises(UserError, match="no classes"):
+    with pytest.raises(UserError, match="must hold class labels, not continuous numbers"):
         classifier().fit(graphs, np.linspace(0, 1, len(graphs)))
     with pytest.raises(UserError, match="one class only"):
         classifier().fit(graphs, np.zeros(len(graphs), int))

@@ -1,9 +1,11 @@
 """Graphs as people hold them (a GraphSet, PyG data, NetworkX graphs, SMILES) as one GraphSet."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from cgipool.data.graphs import GraphSet
 from cgipool.data.names import Names
@@ -64,25 +66,42 @@ def _kind(item: Any) -> str:
 
 
 def labels_of(y: Any, count: int) -> np.ndarray:
-    """Labels [G] as an array; an error unless there are as many as graphs."""
+    """Labels [G] as an array; an error unless there are as many as graphs. One column of a table will do."""
+    if isinstance(y, list | tuple) and any(map(_is_missing, y)):
+        raise _missing(y)
     if isinstance(y, list | tuple) and len({isinstance(label, str) for label in y}) > 1:
         raise UserError("y has labels of several kinds, texts and others")
     labels = np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
     if labels.shape != (count,):
         raise UserError(f"y must hold {counted(count, 'label')}, one for each graph; its shape is {labels.shape}")
     return labels
 
 
+def _is_missing(label: Any) -> bool:
+    """Whether a label is None, NaN, NaT or pandas' NA."""
+    try:
+        return label is None or bool(label != label)
+    except (TypeError, ValueError):  # NA is neither equal to itself nor different
+        return True
+
+
+def _missing(labels: Sequence[Any]) -> UserError:
+    where = [i for i, label in enumerate(labels) if _is_missing(label)]
+    which = f"graph {where[0]}" if len(where) == 1 else f"{len(where)} graphs, the first is graph {where[0]}"
+    return UserError(f"y has missing labels: None or NaN for {which}; leave these graphs out")
+
+
 def encode_labels(y: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Labels [G] as codes and the sorted labels that occur."""
     labels = labels_of(y, count)
+    if labels.dtype.kind in "fOmM" and any(map(_is_missing, labels)):
+        raise _missing(list(labels))
     if labels.dtype.kind == "f":
-        whole = np.isfinite(labels).all() and (labels == labels.round()).all()
-        if not whole:
-            raise UserError("y holds numbers that are no classes; this classifies, it does not regress")
+        if not np.isfinite(labels).all() or (labels != labels.round()).any():
+            raise UserError("y must hold class labels, not continuous numbers: a classifier does no regression")
         labels = labels.astype(np.int64)
-    if labels.dtype == object and any(label is None or label != label for label in labels):
-        raise UserError("y has missing labels")
     try:
         classes, codes = np.unique(labels, return_inverse=True)
     except TypeError:
@@ -95,3 +114,27 @@ def encode_labels(y: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
 def names_of(classes: np.ndarray) -> Names:
     """Labels as a GraphSet names its classes."""
     return tuple(str(label) for label in classes.tolist())
+
+
+def weights_by_class(class_weight: Mapping[Any, float], y: NDArray[Any], sample_weight: ArrayLike | None) -> ArrayLike:
+    """[G] the weights of graphs by the weights of their classes, times their own."""
+    from sklearn.utils.class_weight import compute_sample_weight
+
+    try:
+        weight = compute_sample_weight(dict(class_weight), y)
+        bad = not np.isfinite(weight).all() or (weight < 0).any()
+    except (TypeError, ValueError) as error:
+        raise UserError(f"class_weight does not fit the labels: {' '.join(str(error).split())}") from None
+    if bad:
+        raise UserError("class_weight must map labels to finite numbers that are not negative")
+    return weight if sample_weight is None else weight * np.asarray(sample_weight)
+
+
+def seed_of(state: Any) -> int:
+    """The seed that a `random_state` means, as scikit-learn reads it: None is NumPy's own generator."""
+    if isinstance(state, Integral):
+        return int(state)
+    generator = np.random.mtrand._rand if state is None else state
+    if not isinstance(generator, np.random.RandomState):
+        raise UserError(f"random_state must be a whole number, None or a RandomState, not {state!r}")
+    return int(generator.randint(2**31 - 1))

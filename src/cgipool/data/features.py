@@ -27,17 +27,6 @@ STRETCH = 1 << 22
 """Nodes that are looked at at a time."""
 
 
-def unused_attributes(graphs: GraphSet, attributes: bool) -> str | None:
-    """A sentence on a set whose only node columns are attributes, where these are not used; None for others."""
-    if attributes or graphs.attributes is None or graphs.category is not None:
-        return None
-    columns = counted(graphs.attributes.shape[1], "column")
-    return (
-        f"{graphs.name} has no node labels, and its node attributes ({columns}) are not used: nodes are known by their "
-        "degrees alone; the setting attributes=true uses them"
-    )
-
-
 class NodeRows:
     """[N, …] what is known of the nodes of a set on disk, worked out for those that are asked for."""
 

@@ -27,7 +27,7 @@ SCHEDULES = ("constant", "cosine")
 """How the learning rate goes on over the epochs."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Recipe:
     """The settings of the paper, as defaults."""
 
@@ -124,6 +124,10 @@ class Recipe:
         for field in ("dropout", "average", "label_smoothing"):
             if not 0.0 <= getattr(self, field) < 1.0:
                 raise UserError(f"{field} must be in [0, 1), not {getattr(self, field)}")
+
+    def __repr__(self) -> str:
+        """Its name, and the settings that differ from those of the recipe of that name."""
+        return f"Recipe({', '.join([repr(self.name), *(f'{n}={v!r}' for n, v in self.settings().items())])})"
 
     def alpha_on(self, dataset: str) -> float:
         """α for a data set."""
