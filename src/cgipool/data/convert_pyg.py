@@ -114,8 +114,8 @@ TYPED = {
 PLAIN = ("edge_index", "edge_weight", "node_truth")
 
 
-IGNORED = ("y", "num_nodes", "batch", "ptr")
-"""Keys that are no features, or are read elsewhere."""
+IGNORED = ("y", "num_nodes", "batch", "ptr", "degree")
+"""Keys that are not features, are read elsewhere, or follow from the edges."""
 
 
 def _warn_of_unread(graphs: Sequence["Data"]) -> None:
