@@ -483,6 +483,15 @@ def test_recipes_are_documented_and_frozen() -> None:
     assert recipe.recipe_named("released").name == "released"
 
 
+def test_a_result_is_readable(graphs: GraphSet) -> None:
+    result = run.train(graphs, method="majority", splits=2, width=16)
+    lines = repr(result).splitlines()
+    assert lines[:2] == ["Result of majority on motifs: 2 splits", "  recipe paper, width=16, seed 0"]
+    mean, deviation, _ = result.summary("accuracy")
+    assert f"  test accuracy          {mean:.4f} ± {deviation:.4f} (SD)" in lines
+    assert max(map(len, lines)) < 80
+
+
 def test_result_statistics(graphs: GraphSet) -> None:
     result = run.train(graphs, splits=3, **TINY)
     plain = result.to_json()
