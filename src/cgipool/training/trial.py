@@ -40,9 +40,10 @@ def slow_because(task: Task, graphs: GraphSet) -> str | None:
     if not (is_own(task.method) and method_named(task.method).fast):
         return None
     small, split = _few(graphs, task.split)
+    plain = replace(task, split=split, sample_weight=None)  # weights go by the numbers of the whole set
     for device in dict.fromkeys(("cpu", task.device)):
         try:
-            _one_epoch([replace(task, split=split, device=device, member=member) for member in (0, 1)], small)
+            _one_epoch([replace(plain, device=device, member=member) for member in (0, 1)], small)
         except (UserError, MemoryError, torch.OutOfMemoryError):
             raise
         except Exception as error:
