@@ -41,6 +41,14 @@ def tu_archive() -> Callable[[str], Path]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _nothing_waits_for_the_disk() -> Iterator[None]:
+    """Tests outlive no power failure: waiting until each file is on the disk would take most of their time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _motifs_are_made_once() -> Iterator[None]:
     """The built-in data set: a test that asks for it by name gets a copy."""
     from cgipool.data import sources

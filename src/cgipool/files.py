@@ -2,13 +2,14 @@
 
 import hashlib
 import json
+import math
 import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +59,12 @@ def sync_folder(folder: Path) -> None:
 def open_without_links(path: Path, flags: int, mode: int = 0o666) -> int:
     """`os.open`, but an error if the last part of path is a symbolic link."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0), mode)
+
+
+def regular_file(path: Path) -> None:
+    """An error if the path is a pipe, a socket or a device: reading one could wait or go on for ever."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise UserError(f"{path} is not a regular file")
 
 
 def names_a_file(name: str) -> bool:
@@ -165,11 +172,35 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
 
 
+NOT_AN_ARRAY = (ValueError, TypeError, EOFError, SyntaxError, TokenError)
+"""What NumPy raises for a damaged .npy file, depending on which bytes are wrong."""
+
+
 def read_array(path: Path, *, mmap: bool = False) -> NDArray[Any]:
-    """Read an array of a .npy file, or map it; a damaged file is an error that names it."""
+    """Read an array of a .npy file, or map it; a damaged file is an error that names it.
+
+    The size that the header declares is compared with the size of the file before memory is allocated.
+    """
+    regular_file(path)
     try:
+        with path.open("rb") as file:
+            declared = start_of_data(file)
+            if declared is not None and declared != os.fstat(file.fileno()).st_size:
+                raise ValueError(f"it has {os.fstat(file.fileno()).st_size} bytes, its header declares {declared}")
         return np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
-    except (ValueError, TypeError, EOFError, SyntaxError, TokenError) as error:  # by which bytes of it are wrong
-        raise UserError(f"{path} is damaged: {next(iter(str(error).splitlines()), 'it is no array')}") from None
+    except (*NOT_AN_ARRAY, OverflowError, RecursionError, MemoryError) as error:
+        said = next(iter(str(error).splitlines()), "") or "it is not an array"
+        raise UserError(f"{path} is damaged: {excerpt(said)}") from None
+
+
+def start_of_data(file: IO[bytes]) -> int | None:
+    """Move an open .npy file to its first byte after the header.
+
+    Returns the size that the file must have by its header; None for arrays of objects, which NumPy refuses to load.
+    """
+    version = np.lib.format.read_magic(file)
+    reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = reader(file)
+    return None if dtype.hasobject else file.tell() + math.prod(shape) * dtype.itemsize

@@ -1,5 +1,7 @@
 """The TU reader: every form the format comes in, and every fault with its file and line."""
 
+import io
+import os
 import struct
 import threading
 import zipfile
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 from random_sets import assert_equal, write_tu
 
-from cgipool.data import archive, read_tu, table, tu
+from cgipool.data import archive, limits, read_tu, table, tu
 from cgipool.errors import UserError
 
 
@@ -97,7 +99,18 @@ def test_archive_equals_folder(tmp_path: Path, compression: int, inside: str) ->
     [
         ({"A": "1, 2\n\n2, x\n"}, "TOY_A.txt, line 3: 'x' is not a whole number"),
         ({"A": "1, 2\n2, 1.5\n"}, "TOY_A.txt, line 2: '1.5' is not a whole number"),
-        ({"A": "1, 2\n2,\n"}, "TOY_A.txt, line 2: '' is not a whole number"),
+        ({"A": "1, 2\n2,\n"}, "TOY_A.txt, line 2: 2 values expected, 1 found"),
+        ({"A": "1, 2\n,2\n"}, "TOY_A.txt, line 2: '' is not a whole number"),
+        ({"A": "1, 2\n,\n"}, "TOY_A.txt, line 2: '' is not a whole number"),
+        ({"A": "1, 2\n1,,2\n"}, "TOY_A.txt, line 2: 2 values expected, 3 found"),
+        ({"A": "1, 0x2\n"}, "TOY_A.txt, line 1: '0x2' is not a whole number"),
+        ({"graph_labels": "0X1\n2\n"}, "TOY_graph_labels.txt, line 1: '0X1' is not a whole number"),
+        ({"A": "1, 2e10\n"}, "TOY_A.txt, line 1: 2e10 is too large"),
+        ({"graph_labels": "1\n1e16\n"}, "line 2: 1e16 is too large to be exact with a point or an exponent"),
+        ({"graph_labels": "1\n1_0\n"}, "TOY_graph_labels.txt, line 2: '1_0' is not a whole number"),
+        ({"graph_labels": "1\nnan\n"}, "TOY_graph_labels.txt, line 2: 'nan' is not a whole number"),
+        ({"graph_labels": "1\n" + 300 * "9" + "\n"}, "TOY_graph_labels.txt, line 2: 999"),
+        ({"graph_labels": "1\n٣\n"}, "TOY_graph_labels.txt, line 2: '٣' is not a whole number"),
         ({"A": "1, 2\n2\n"}, "TOY_A.txt, line 2: 2 values expected, 1 found"),
         ({"A": "1, 2, 3\n"}, "TOY_A.txt, line 1: 2 values expected, 3 found"),
         ({"A": "1, 99999999999\n"}, "TOY_A.txt, line 1: 99999999999 is too large"),
@@ -146,7 +159,7 @@ def test_fault_beyond_the_first_block(tmp_path: Path) -> None:
     rows = ["1, 2"] * 400_000
     rows[390_000] = "1; 2"
     folder = write_tu(tmp_path / "toy", A="\n".join(rows))
-    assert failure(folder) == f"{folder}: TOY_A.txt, line 390001: 2 values expected, 1 found"
+    assert failure(folder) == f"{folder}: TOY_A.txt, line 390001: '1;' is not a whole number"
 
 
 def test_edge_between_graphs_beyond_the_first_block(tmp_path: Path) -> None:
@@ -250,10 +263,152 @@ def test_declared_size_must_be_true(tmp_path: Path, size: int, reason: str) -> N
     assert reason in message
 
 
-def test_absurd_expansion_is_refused(tmp_path: Path) -> None:
+def test_expansion_beyond_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = zipped(write_tu(tmp_path / "toy"))
-    with_declared_size(path, "TOY/TOY_A.txt", archive.LARGE + 1)
-    assert failure(path) == f"{path}: member 'TOY/TOY_A.txt' claims to expand to {archive.LARGE + 1} bytes; refused"
+    with_declared_size(path, "TOY/TOY_A.txt", limits.HARMLESS + 1)
+    said = "set CGIPOOL_MAX_SIZE to a larger size such as 1G"
+    told = f"expands to {limits.HARMLESS + 1:,} bytes, and {limits.HARMLESS:,} are allowed; if you trust it, {said}"
+    assert failure(path) == f"{path}: member 'TOY/TOY_A.txt' {told}"
+    monkeypatch.setenv("CGIPOOL_MAX_SIZE", "1G")
+    assert "bytes shorter than the archive declares" in failure(path)
+
+
+def test_the_whole_archive_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each member is within the limit, all together are not; members that are never read count as well."""
+    path = zipped(write_tu(tmp_path / "toy"))
+    monkeypatch.setattr(limits, "HARMLESS", 3_000)
+    monkeypatch.setattr(limits, "RATIO", 1)
+    read_tu(path)
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as bundle:
+        bundle.writestr("TOY/one.txt", b"0" * 2_000)
+        bundle.writestr("TOY/other.txt", b"0" * 2_000)
+    assert f"{path} expands to 4," in failure(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1000", 1000), ("2k", 2048), ("500M", 500 << 20), ("20GB", 20 << 30), (" 1 T", None), ("x", None)],
+)
+def test_sizes_as_users_write_them(text: str, size: int | None) -> None:
+    if size is None:
+        with pytest.raises(UserError, match="must be a size such as 500M or 20G"):
+            limits.parse_size("--max-size", text)
+    else:
+        assert limits.parse_size("--max-size", text) == size
+
+
+@pytest.mark.parametrize("part", ["A", "node_attributes"])
+def test_long_line_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    monkeypatch.setattr(table, "LINE", 1 << 20)
+    monkeypatch.setattr(table, "BLOCK", 1 << 10)
+    folder = write_tu(tmp_path / "toy", **{part: "1," * (1 << 20)})
+    assert failure(folder) == f"{folder}: TOY_{part}.txt has a line of more than 1 MB"
+
+
+def test_many_columns_are_refused(tmp_path: Path) -> None:
+    folder = write_tu(tmp_path / "toy", node_attributes=("1," * limits.COLUMNS + "1\n") * 6)
+    assert failure(folder) == f"{folder}: TOY_node_attributes.txt has 16,385 columns, and 16,384 are allowed"
+
+
+def test_messages_quote_little(tmp_path: Path) -> None:
+    folder = write_tu(tmp_path / "toy", graph_labels="1\n" + "z" * 100_000 + "\x1b[2J\n")
+    assert len(failure(folder)) < len(str(folder)) + 300
+    path = zipped(write_tu(tmp_path / "more"))
+    with zipfile.ZipFile(path, "a") as bundle:
+        bundle.writestr("../" + "z" * 60_000, "")
+    assert len(failure(path)) < len(str(path)) + 300
+
+
+def test_a_label_file_of_measurements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tu, "CLASSES", 1)
+    folder = write_tu(tmp_path / "toy")
+    assert failure(folder) == f"{folder}: TOY_graph_labels.txt has more than 1 classes"
+
+
+def test_one_line_cannot_ask_for_billions_of_graphs(tmp_path: Path) -> None:
+    folder = write_tu(tmp_path / "toy", graph_indicator="1\n1\n1\n2\n2\n2147483647\n")
+    (folder / "TOY_graph_labels.txt").unlink()
+    with pytest.raises(UserError, match="has 6 nodes, and numbers graphs up to 2,147,483,647: too many without nodes"):
+        read_tu(folder, unlabelled=True)
+
+
+def test_pipes_and_devices(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "TOY.zip")
+    assert failure(tmp_path / "TOY.zip") == f"{tmp_path / 'TOY.zip'} is not a regular file"
+    assert failure(Path("/dev/zero")) == "/dev/zero is not a regular file"
+    folder = write_tu(tmp_path / "toy")
+    os.mkfifo(folder / "TOY_node_labels.txt")
+    assert failure(folder) == f"{folder / 'TOY_node_labels.txt'} is not a regular file"
+
+
+def test_name_that_is_not_text(tmp_path: Path) -> None:
+    """A file name may hold any bytes; Python gives those that are not UTF-8 as lone surrogates."""
+    name = os.fsdecode(b"T\xffY")
+    graphs = read_tu(write_tu(tmp_path / "toy", name=name))
+    assert graphs.name == "T?Y"
+    write_tu(tmp_path / "bad", name=name, A="1, x\n")
+    assert failure(tmp_path / "bad") == f"{tmp_path / 'bad'}: T?Y_A.txt, line 1: 'x' is not a whole number"
+
+
+def flipped(path: Path, at: int, to: bytes) -> None:
+    content = bytearray(path.read_bytes())
+    content[at : at + len(to)] = to
+    path.write_bytes(bytes(content))
+
+
+def test_member_without_a_name(tmp_path: Path) -> None:
+    path = zipped(write_tu(tmp_path / "toy"))
+    with zipfile.ZipFile(path, "a") as bundle:
+        bundle.writestr("x", "")
+    content = path.read_bytes()
+    flipped(path, content.rindex(b"PK\x01\x02") + 46, b"\0")
+    assert failure(path) == f"{path}: a member has no name; refused"
+
+
+@pytest.mark.parametrize("where", [0, 2, 4], ids=["first", "middle", "last"])
+@pytest.mark.parametrize("fault", ["renamed", "dropped"])
+def test_directory_must_list_what_is_there(tmp_path: Path, where: int, fault: str) -> None:
+    """Else the labels of the nodes, say, would be missing and nobody would know."""
+    path = zipped(write_tu(tmp_path / "toy", node_labels="1\n" * 6, edge_labels="1\n" * 8))
+    read_tu(path)
+    with zipfile.ZipFile(path) as bundle:
+        member = sorted(bundle.infolist(), key=lambda info: info.header_offset)[where]
+    content = path.read_bytes()
+    entry = content.rindex(member.filename.encode()) - 46
+    if fault == "renamed":
+        flipped(path, entry + 46 + len(member.filename) - 5, b"~")
+    else:
+        length = 46 + len(member.filename)
+        end = content.rindex(b"PK\x05\x06")
+        (size,) = struct.unpack("<I", content[end + 12 : end + 16])
+        counts = struct.pack("<HH", 4, 4)
+        tail = content[end : end + 8] + counts + struct.pack("<I", size - length) + content[end + 16 :]
+        path.write_bytes(content[:entry] + content[entry + length : end] + tail)
+    assert failure(path) == f"{path} is damaged: its directory does not list the files that are in it"
+
+
+def test_archives_that_programs_write(tmp_path: Path) -> None:
+    """Written to a pipe, sizes follow the data; something may stand before the archive."""
+    folder = write_tu(tmp_path / "toy", node_labels="1\n" * 6)
+
+    class Pipe(io.RawIOBase):
+        def __init__(self) -> None:
+            self.content = b""
+
+        def writable(self) -> bool:
+            return True
+
+        def write(self, data: Any) -> int:
+            self.content += bytes(data)
+            return len(data)
+
+    pipe = Pipe()
+    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as bundle:  # type: ignore[type-var]
+        for file in sorted(folder.iterdir()):
+            bundle.write(file, f"TOY/{file.name}")
+    for before in (b"", b"#!/bin/sh\n"):
+        (tmp_path / "TOY.zip").write_bytes(before + pipe.content)
+        assert_equal(read_tu(tmp_path / "TOY.zip"), read_tu(folder))
 
 
 @pytest.mark.parametrize("name", ["../TOY_A.txt", "/TOY_A.txt", "a/../../TOY_A.txt", "..\\TOY_A.txt", "C:/TOY_A.txt"])
@@ -286,4 +441,4 @@ def test_the_same_file_twice(tmp_path: Path) -> None:
     path = zipped(write_tu(tmp_path / "toy"))
     with zipfile.ZipFile(path, "a") as bundle:
         bundle.writestr("OTHER/TOY_A.txt", "1, 2\n")
-    assert failure(path) == f"{path}: TOY_A.txt stands twice in it, as TOY/TOY_A.txt and OTHER/TOY_A.txt"
+    assert failure(path) == f"{path}: TOY_A.txt is in it twice, as TOY/TOY_A.txt and OTHER/TOY_A.txt"

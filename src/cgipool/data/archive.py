@@ -2,6 +2,7 @@
 
 import io
 import lzma
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -9,21 +10,30 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from cgipool.errors import UserError
+from cgipool.data.limits import allowed, too_large
+from cgipool.errors import UserError, excerpt
+from cgipool.files import regular_file
 
-LARGE, EXPANSION = 1 << 28, 1000
-"""A member that claims to be both larger than this and more than this many times its compressed size is refused.
-
-COLLAB, the largest common set, is 35 times its compressed size; deflate cannot pass 1032.
-"""
-
-DAMAGE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, RuntimeError, OSError)
+DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    OSError,
+    MemoryError,
+)
 """What reading a truncated, tampered or encrypted member raises."""
+
+LOCAL = b"PK\x03\x04"
+"""How the header of a member begins, in front of its data."""
 
 
 def first_line(error: BaseException) -> str:
     """What an error says, in one line; its kind where it says nothing."""
-    return next(iter(str(error).splitlines()), type(error).__name__)
+    return excerpt(next(iter(str(error).splitlines()), "")) or type(error).__name__
 
 
 class TextFiles:
@@ -34,15 +44,20 @@ class TextFiles:
         self._zip: zipfile.ZipFile | None = None
         self._opened: list[IO[bytes]] = []
         if path.is_dir():
-            self._members = {p.name: p.name for p in path.iterdir() if p.is_file()}
+            self._members = _files(path)
         else:
+            regular_file(path)
             self._zip = _open_zip(path)
-            self._members = _safe_members(path, self._zip)
+            try:
+                self._members = _safe_members(path, self._zip)
+            except BaseException:
+                self._zip.close()
+                raise
         stems = sorted(name.removesuffix("_A.txt") for name in self._members if name.endswith("_A.txt"))
         if not stems:
             raise UserError(f"{path}: no NAME_A.txt in it; it is not a TU data set")
         if len(stems) > 1:
-            raise UserError(f"{path}: several data sets in it ({', '.join(stems)}); one is expected")
+            raise UserError(f"{path}: several data sets in it ({excerpt(', '.join(stems))}); one is expected")
         self.name = stems[0]
 
     def __enter__(self) -> "TextFiles":
@@ -54,6 +69,11 @@ class TextFiles:
             stream.close()
         if self._zip is not None:
             self._zip.close()
+
+    @property
+    def title(self) -> str:
+        """The name of the data set as text that can be printed and saved: file names may hold bytes that are not."""
+        return self.name.encode("utf-8", "replace").decode()
 
     @property
     def size(self) -> int:
@@ -68,7 +88,7 @@ class TextFiles:
 
     def where(self, part: str) -> str:
         """How messages call NAME_part.txt."""
-        return f"{self.path}: {self.name}_{part}.txt"
+        return f"{self.path}: {excerpt(self.title)}_{part}.txt"
 
     @contextmanager
     def open(self, part: str) -> Iterator[IO[bytes]]:
@@ -107,27 +127,76 @@ class _Exact(io.RawIOBase):
         return len(data)
 
 
+def _files(folder: Path) -> dict[str, str]:
+    """The files of a folder. A pipe in the place of one is an error: left out, a column would be missing unnoticed."""
+    for file in folder.glob("*.txt"):
+        regular_file(file)
+    return {file.name: file.name for file in folder.iterdir() if file.is_file()}
+
+
 def _open_zip(path: Path) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
     except OSError as error:
         raise UserError(f"cannot open {path}: {error.strerror or error}") from None
-    except (zipfile.BadZipFile, ValueError, NotImplementedError):
+    except (*DAMAGE, ValueError, IndexError, OverflowError):
         raise UserError(f"{path} is not a zip archive, or only part of one") from None
 
 
 def _safe_members(path: Path, archive: zipfile.ZipFile) -> dict[str, str]:
-    """File name → member, once no member points outside the archive or claims an absurd size."""
+    """File name → member, once no member points outside the archive and all together have a credible size."""
     members: dict[str, str] = {}
+    limit, total = allowed(path.stat().st_size), 0
     for info in archive.infolist():
+        shown = excerpt(info.filename)
         inside = PurePosixPath(info.filename.replace("\\", "/"))
+        if not info.filename:
+            raise UserError(f"{path}: a member has no name; refused")
         if inside.is_absolute() or ".." in inside.parts or ":" in "".join(inside.parts[:1]):
-            raise UserError(f"{path}: member {info.filename!r} points outside the archive; refused")
-        if info.file_size > LARGE and info.file_size > EXPANSION * max(info.compress_size, 1):
-            raise UserError(f"{path}: member {info.filename!r} claims to expand to {info.file_size} bytes; refused")
+            raise UserError(f"{path}: member {shown!r} points outside the archive; refused")
+        total += info.file_size
+        if info.file_size > limit:
+            raise too_large(f"{path}: member {shown!r}", info.file_size, limit)
         if info.is_dir() or not inside.name or inside.name.startswith("."):  # macOS adds a ._NAME_A.txt of its own
             continue
         if inside.name in members:
-            raise UserError(f"{path}: {inside.name} stands twice in it, as {members[inside.name]} and {info.filename}")
+            first = excerpt(members[inside.name])
+            raise UserError(f"{path}: {excerpt(inside.name)} is in it twice, as {first} and {shown}")
         members[inside.name] = info.filename
+    if total > limit:
+        raise too_large(str(path), total, limit)
+    _check_directory(path, archive)
     return members
+
+
+def _check_directory(path: Path, archive: zipfile.ZipFile) -> None:
+    """An error unless the directory at the archive's end lists the members that are there, by their names.
+
+    zipfile compares the two when a member is opened. A file of labels that the directory omits or calls otherwise is
+    never opened: its column would be missing unnoticed.
+    """
+    stream = archive.fp
+    assert stream is not None
+    damaged = UserError(f"{path} is damaged: its directory does not list the files that are in it")
+    infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
+    ends = [info.header_offset for info in infos[1:]] + [archive.start_dir]
+    end = min((info.header_offset for info in infos), default=archive.start_dir)
+    if infos and _begins_member(stream, 0, end):
+        raise damaged
+    for info, following in zip(infos, ends, strict=True):
+        stream.seek(info.header_offset)
+        header = stream.read(30)
+        if len(header) < 30 or not header.startswith(LOCAL):
+            raise damaged
+        flags, length, extra = struct.unpack("<6xH18xHH", header)
+        name = stream.read(length)
+        if name.decode("utf-8" if flags & 0x800 else "cp437", "replace") != info.orig_filename:
+            raise damaged
+        if _begins_member(stream, info.header_offset + 30 + length + extra + info.compress_size, following):
+            raise damaged
+
+
+def _begins_member(stream: IO[bytes], start: int, end: int) -> bool:
+    """Whether another member begins in a gap, at once or after the up to 24 bytes that may follow a member's data."""
+    stream.seek(start)
+    return end > start and LOCAL in stream.read(min(end - start, 28))

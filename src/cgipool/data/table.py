@@ -1,9 +1,12 @@
-"""Tables of numbers from text without a header.
+"""Tables of numbers from text without a header, in all the spellings that the TU collection uses.
 
-pyarrow parses them block by block. Where it fails, a slow scan finds the line to name.
+pyarrow parses the plain spelling block by block. A block that it refuses is brought into the plain spelling and parsed
+again. If that fails as well, a slow scan finds the line to name.
 """
 
-from collections.abc import Callable, Iterator
+import math
+import re
+from collections.abc import Iterator
 from typing import IO, Any
 
 import numpy as np
@@ -13,38 +16,52 @@ from numpy.typing import NDArray
 
 from cgipool.data.archive import TextFiles
 from cgipool.data.check import not_finite
-from cgipool.errors import UserError
+from cgipool.data.limits import COLUMNS, LINE
+from cgipool.errors import UserError, excerpt
 from cgipool.words import counted
 
 BLOCK = 1 << 20
 
-KINDS: dict[str, tuple[type, Callable[[str], float], str]] = {
-    "int32": (np.int32, int, "a whole number"),
-    "int64": (np.int64, int, "a whole number"),
-    "float32": (np.float32, float, "a number"),
-}
-"""Column type → its NumPy type, how one field is read in the slow scan, and what a message calls it."""
+KINDS: dict[str, type] = {"int32": np.int32, "int64": np.int64, "float32": np.float32}
+"""Column type → its NumPy type."""
 
+BOM = b"\xef\xbb\xbf"
 
-def read_table(files: TextFiles, part: str, kind: str, columns: int | None = None) -> NDArray[Any]:
-    """The rows [n, columns] of NAME_part.txt, `a, b` or `a,b` per line; as many columns as in the first line unless
-    their number is given."""
-    return np.concatenate(list(read_blocks(files, part, kind, columns)))
+EXACT = 2.0**53
+"""Whole numbers beyond it are not exact as floats."""
+
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
+
+# Possessive quantifiers (*+) keep long runs of blanks from taking quadratic time.
+_EDGES = re.compile(rb"^[ \t]++|(?<=[^ \t,\n])[ \t]*+(?:,[ \t]*+)?$", re.MULTILINE)
+_SEPARATOR = re.compile(rb"[ \t]*+,[ \t]*+|[ \t]++")
+_PLUS = re.compile(rb"(^|,)\+(?=[0-9.])", re.MULTILINE)
 
 
 def read_blocks(files: TextFiles, part: str, kind: str, columns: int | None = None) -> Iterator[NDArray[Any]]:
-    """The same rows, block after block; of an empty file one block without rows."""
+    """The rows [n, columns] of NAME_part.txt, block after block; of an empty file one block without rows.
+
+    There are as many columns as in the first line unless their number is given.
+    """
     first = next((fields for _, fields in _lines(files, part)), None)
     width = columns or len(first or "1")
+    if width > COLUMNS:
+        raise UserError(f"{files.where(part)} has {width:,} columns, and {COLUMNS:,} are allowed")
     if first is None:
-        yield np.empty((0, width), KINDS[kind][0])
+        yield np.empty((0, width), KINDS[kind])
         return
-    try:
-        with files.open(part) as stream:
-            while text := _block(stream):
-                yield np.stack([values.to_numpy() for values in _parse(text, kind, width).columns], axis=1)
-    except pa.ArrowInvalid as error:
-        raise _explain(files, part, kind, width, error) from None
+    plain, is_start = True, True
+    with files.open(part) as stream:
+        while text := _block(files, part, stream, is_start):
+            rows = _parse(text, kind, width) if plain else None
+            if rows is None:
+                plain, rows = False, _parse_tidied(text, kind, width)
+            if rows is None:
+                raise _explain(files, part, kind, width)
+            is_start = False
+            if len(rows):
+                yield rows
 
 
 class Rows:
@@ -94,45 +111,98 @@ def line_of_row(files: TextFiles, part: str, row: int) -> int:
     raise UserError(f"{files.where(part)} changed while it was read")
 
 
-def _block(stream: IO[bytes]) -> pa.Buffer:
-    """The next whole lines, in memory of pyarrow's own. Its threads may outlive an error by an instant: were the memory
-    or the stream Python's, letting go of it while the interpreter ends would abort the process."""
-    memory = pa.BufferOutputStream()
-    memory.write(stream.read(BLOCK))
-    memory.write(stream.readline())
-    return memory.getvalue()
+def _block(files: TextFiles, part: str, stream: IO[bytes], is_start: bool) -> bytes:
+    """The next whole lines."""
+    text = stream.read(BLOCK)
+    if text and not text.endswith(b"\n"):
+        text += _line(files, part, stream)
+    return text.removeprefix(BOM) or b"\n" if is_start and text else text
 
 
-def _parse(text: pa.Buffer, kind: str, columns: int) -> pa.Table:
+def _line(files: TextFiles, part: str, stream: IO[bytes]) -> bytes:
+    line = stream.readline(LINE + 1)
+    if len(line) > LINE:
+        raise UserError(f"{files.where(part)} has a line of more than {LINE >> 20} MB")
+    return line
+
+
+def _parse(text: bytes, kind: str, columns: int) -> NDArray[Any] | None:
+    """The rows of some lines in the plain spelling; None where a line is spelt otherwise or wrong."""
+    if kind != "float32" and (b"x" in text or b"X" in text):  # pyarrow would read 0x10 as 16
+        return None
     names = [str(j) for j in range(columns)]
-    return csv.read_csv(
-        pa.BufferReader(text),
-        csv.ReadOptions(column_names=names, block_size=len(text), use_threads=False),
-        csv.ParseOptions(quote_char=False),
-        csv.ConvertOptions(column_types=dict.fromkeys(names, pa.type_for_alias(kind)), null_values=[]),
-    )
+    # The text is copied to memory of pyarrow's own. Its threads may outlive an error by an instant: were the memory
+    # Python's, letting go of it while the interpreter ends would abort the process.
+    memory = pa.BufferOutputStream()
+    memory.write(text)
+    try:
+        table = csv.read_csv(
+            pa.BufferReader(memory.getvalue()),
+            csv.ReadOptions(column_names=names, block_size=len(text), use_threads=False),
+            csv.ParseOptions(quote_char=False),
+            csv.ConvertOptions(column_types=dict.fromkeys(names, pa.type_for_alias(kind)), null_values=[]),
+        )
+    except pa.ArrowInvalid:
+        return None
+    return np.stack([values.to_numpy() for values in table.columns], axis=1)
+
+
+def _parse_tidied(text: bytes, kind: str, columns: int) -> NDArray[Any] | None:
+    """The rows of some lines in any spelling that is read; None where there is none."""
+    tidy = _tidied(text)
+    if not tidy.strip():
+        return np.empty((0, columns), KINDS[kind])
+    rows = _parse(tidy, kind, columns)
+    if rows is not None or kind == "float32" or b"x" in tidy or b"X" in tidy:
+        return rows
+    floats = _parse(tidy, "float64", columns)  # whole numbers may be written as 1.0 or 1e3
+    if floats is None or not (np.abs(floats) <= min(EXACT, np.iinfo(KINDS[kind]).max)).all():
+        return None
+    rows = floats.astype(KINDS[kind])
+    return rows if np.array_equal(rows, floats) else None
+
+
+def _tidied(text: bytes) -> bytes:
+    """Lines with commas between the numbers, and without blanks, plus signs and a comma at the end."""
+    text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return _PLUS.sub(rb"\1", _SEPARATOR.sub(b",", _EDGES.sub(b"", text)))
 
 
 def _lines(files: TextFiles, part: str) -> Iterator[tuple[int, list[str]]]:
     """Line number and fields of each line that is not blank."""
+    number = 0
     with files.open(part) as stream:
-        for number, line in enumerate(stream, start=1):
-            if text := line.decode("utf-8", "replace").rstrip("\r\n"):
-                yield number, text.split(",")
+        while line := _line(files, part, stream):
+            line = line if number else line.removeprefix(BOM)
+            for piece in line.removesuffix(b"\n").removesuffix(b"\r").split(b"\r"):
+                number += 1
+                if text := _tidied(piece):
+                    yield number, text.decode("utf-8", "replace").split(",")
 
 
-def _explain(files: TextFiles, part: str, kind: str, columns: int, error: Exception) -> UserError:
+def _explain(files: TextFiles, part: str, kind: str, columns: int) -> UserError:
     """The error for the first line that cannot be read."""
-    dtype, read, wanted = KINDS[kind]
     for number, fields in _lines(files, part):
         place = f"{files.where(part)}, line {number}"
         if len(fields) != columns:
             return UserError(f"{place}: {counted(columns, 'value')} expected, {len(fields)} found")
         for text in fields:
-            try:
-                value = read(text)
-            except ValueError:
-                return UserError(f"{place}: {text.strip()!r} is not {wanted}")
-            if dtype is not np.float32 and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
-                return UserError(f"{place}: {text.strip()} is too large")
-    return UserError(f"{files.where(part)} cannot be read: {str(error).splitlines()[0]}")
+            if problem := _problem(text, kind):
+                return UserError(f"{place}: {problem}")
+    return UserError(f"{files.where(part)} cannot be read")
+
+
+def _problem(text: str, kind: str) -> str | None:
+    """What is wrong with a number, if anything is."""
+    shown = excerpt(text)
+    if kind == "float32":
+        return None if NUMBER.fullmatch(text) or NOT_FINITE.fullmatch(text) else f"{shown!r} is not a number"
+    if NUMBER.fullmatch(text) is None:
+        return f"{shown!r} is not a whole number"
+    value = float(text)
+    if not math.isfinite(value) or abs(value) > np.iinfo(KINDS[kind]).max:
+        return f"{shown} is too large"
+    if value != int(value):
+        return f"{shown!r} is not a whole number"
+    plain = text.lstrip("+-").isdigit()
+    return None if plain or abs(value) <= EXACT else f"{shown} is too large to be exact with a point or an exponent"

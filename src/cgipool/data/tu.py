@@ -22,7 +22,7 @@ from cgipool.data.graphs import GraphSet
 from cgipool.data.join import merge
 from cgipool.data.names import Names, encode, encode_columns
 from cgipool.data.spill import IN_MEMORY, Work
-from cgipool.data.table import Rows, at_row, read_blocks, read_table
+from cgipool.data.table import Rows, at_row, read_blocks
 from cgipool.data.tu_edges import EdgeLines
 from cgipool.errors import UserError
 
@@ -31,6 +31,13 @@ Ints = NDArray[np.int64]
 PART = 1 << 21
 """Nodes and lines of edges that a part has, as far as whole graphs allow."""
 
+
+GAPS, LEAST = 10, 1000
+"""Of a set without classes, the number of the last graph may be this many times the number of nodes, and some more: one
+line could ask for memory for billions of graphs."""
+
+CLASSES = 1 << 16
+"""Classes that a set may have. Measurements in the place of classes would give one for each graph."""
 
 MOST = 2**31 - 1
 """Numbers of nodes and graphs are read as 32 bits."""
@@ -46,6 +53,13 @@ def has_classes(path: Path) -> bool:
     """Whether a TU data set says of which classes its graphs are."""
     with TextFiles(path) as files:
         return files.has("graph_labels")
+
+
+def class_counts(path: Path) -> tuple[int, int]:
+    """How many graphs and how many classes a TU data set has."""
+    with TextFiles(path) as files:
+        y, names = _classes(files)
+        return len(y), len(names)
 
 
 def text_size(path: Path) -> int:
@@ -69,7 +83,7 @@ def tu_parts(path: str | Path, work: Work = IN_MEMORY, unlabelled: bool = False)
             start, stop = node_ptr[[first, last]]
             source, target, columns = edges.take(int(edges.count[first:last].sum()))
             yield GraphSet.from_edges(
-                files.name,
+                files.title,
                 np.diff(node_ptr[first : last + 1]),
                 source - start,
                 target - start,
@@ -87,11 +101,19 @@ def _check_count(files: TextFiles, count: int, things: str) -> None:
 
 
 def _classes(files: TextFiles) -> tuple[Ints, Names]:
-    labels = read_table(files, "graph_labels", "int64", 1)[:, 0]
-    if len(labels) == 0:
-        raise UserError(f"{files.path}: the data set is empty, {files.name}_graph_labels.txt has no line")
-    codes, names = encode(labels)
-    return codes.astype(np.int64), names
+    """[G] the class of each graph and the names of the classes; block by block, as there may be millions of graphs."""
+    found: dict[int, int] = {}
+    codes = []
+    for block in read_blocks(files, "graph_labels", "int64", 1):
+        labels, inverse = np.unique(block, return_inverse=True)
+        places = [found.setdefault(label, len(found)) for label in labels.tolist()]
+        codes.append(np.array(places, np.int32)[inverse.reshape(-1)])
+        if len(found) > CLASSES:
+            raise UserError(f"{files.where('graph_labels')} has more than {CLASSES:,} classes")
+    if not found:
+        raise UserError(f"{files.path}: the data set is empty, {files.title}_graph_labels.txt has no line")
+    order, names = encode(np.array(list(found)))
+    return order.astype(np.int64)[np.concatenate(codes)], names
 
 
 def _no_classes(files: TextFiles) -> tuple[Ints, Names]:
@@ -102,7 +124,9 @@ def _no_classes(files: TextFiles) -> tuple[Ints, Names]:
             raise at_row(files, "graph_indicator", row + int(np.argmax(low)), "graphs are numbered from 1")
         highest, row = max(highest, int(block.max(initial=0))), row + len(block)
     if not highest:
-        raise UserError(f"{files.path}: the data set is empty, {files.name}_graph_indicator.txt has no line")
+        raise UserError(f"{files.path}: the data set is empty, {files.title}_graph_indicator.txt has no line")
+    if highest > GAPS * row + LEAST:
+        raise UserError(f"{files.path} has {row:,} nodes, and numbers graphs up to {highest:,}: too many without nodes")
     return np.full(highest, -1), ()
 
 
