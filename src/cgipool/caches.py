@@ -1,13 +1,17 @@
-"""Where compiled kernels are kept: on this node's own disk when the home folder is shared by several.
+"""Where downloads, parsed data sets and compiled kernels are kept.
 
-Triton keeps them in the home folder. On a cluster that is often a network file system, slow to lock and common to nodes
-with different cards. Inductor's cache lies in the temporary folder of each node anyway.
+Compiled kernels are kept on this node's own disk when the home folder is shared by several. Triton keeps them in the
+home folder. On a cluster that is often a network file system, slow to lock and common to nodes with different cards.
+Inductor's cache lies in the temporary folder of each node anyway.
 """
 
 import os
+import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+
+from cgipool.errors import UserError
 
 VARIABLE = "TRITON_CACHE_DIR"
 SHARED = {
@@ -17,6 +21,32 @@ SHARED = {
 """File systems that several machines may have mounted."""
 
 MOUNTS = Path("/proc/mounts")
+
+
+def cache_folder() -> Path:
+    """The folder for downloads and parsed data sets: CGIPOOL_CACHE, else cgipool in the user's cache folder.
+
+    A user without a home folder, as in many containers, gets a private folder among the temporary files.
+    """
+    if chosen := os.environ.get("CGIPOOL_CACHE"):
+        return Path(chosen)
+    if chosen := os.environ.get("XDG_CACHE_HOME"):
+        return Path(chosen) / "cgipool"
+    try:
+        return Path.home() / ".cache" / "cgipool"
+    except RuntimeError:  # no HOME, and the user id has no entry in the password database
+        return _own_temporary_folder()
+
+
+def _own_temporary_folder() -> Path:
+    """A folder that only this user can write to: what another user put there must not be read as ours."""
+    folder = Path(tempfile.gettempdir(), f"cgipool-{os.getuid()}")
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = folder.lstat()
+        if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022:
+            return folder
+    raise UserError("there is no home folder for the cache; set CGIPOOL_CACHE to a folder")
 
 
 def keep_kernels_local() -> None:

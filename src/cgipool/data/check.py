@@ -1,6 +1,6 @@
 """What must hold of a GraphSet. Each rule raises a one-line UserError that names what is broken."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,16 +27,16 @@ DTYPES: dict[str, tuple[type, int]] = {
 }
 """Every array of a GraphSet: its type and its number of dimensions."""
 
+STRETCH = 1 << 20
+"""Entries of a pointer that are compared at a time."""
+
 REQUIRED = ("node_ptr", "edge_ptr", "edge_disp", "y")
 
 
 def check(graphs: "GraphSet") -> None:
     """Raise for the first rule that does not hold."""
     try:
-        _types(graphs)
-        _lengths(graphs)
-        _pointer("node_ptr", graphs.node_ptr, graphs.n_nodes)
-        _pointer("edge_ptr", graphs.edge_ptr, graphs.n_edges)
+        outline({name: getattr(graphs, name) for name in DTYPES})
         _classes(graphs.y, graphs.class_names)
         _categories("category", graphs.category, graphs.category_names)
         _categories("edge_category", graphs.edge_category, graphs.edge_category_names)
@@ -45,6 +45,26 @@ def check(graphs: "GraphSet") -> None:
         _edges(graphs)
     except UserError as error:
         raise UserError(f"{graphs.name}: {error}") from None
+
+
+def outline(arrays: Mapping[str, NDArray[Any] | None]) -> None:
+    """Raise unless types, lengths and pointers fit together, so that no pointer leads out of its array."""
+    _types(arrays)
+    node_ptr, edge_ptr, edge_disp, y = (np.asanyarray(arrays[name]) for name in REQUIRED)
+    if len(node_ptr) != len(y) + 1:
+        raise UserError(f"node_ptr has {len(node_ptr)} entries; {len(y)} graphs (y) need one more")
+    if len(edge_ptr) < 1:
+        raise UserError("edge_ptr is empty; it holds one entry more than there are nodes")
+    for names, count, thing in (
+        (("category", "attributes", "node_truth"), len(edge_ptr) - 1, "node"),
+        (("edge_weight", "edge_category", "edge_attributes"), len(edge_disp), "edge"),
+    ):
+        for name in names:
+            values = arrays.get(name)
+            if values is not None and len(values) != count:
+                raise UserError(f"{name} has {counted(len(values), 'row')} for {counted(count, thing)}")
+    _pointer("node_ptr", node_ptr, len(edge_ptr) - 1)
+    _pointer("edge_ptr", edge_ptr, len(edge_disp))
 
 
 def graph_ids(graphs: "GraphSet", ids: Iterable[int] | NDArray[Any]) -> NDArray[np.int64]:
@@ -73,9 +93,9 @@ def not_finite(count: int) -> str:
     return f"{counted(count, 'value')} that {are(count)} NaN or infinite"
 
 
-def _types(graphs: "GraphSet") -> None:
+def _types(arrays: Mapping[str, NDArray[Any] | None]) -> None:
     for name, (dtype, dimensions) in DTYPES.items():
-        values = getattr(graphs, name)
+        values = arrays.get(name)
         if values is None and name not in REQUIRED:
             continue
         if not isinstance(values, np.ndarray) or values.dtype != dtype or values.ndim != dimensions:
@@ -83,26 +103,13 @@ def _types(graphs: "GraphSet") -> None:
             raise UserError(f"{name} must be a {dimensions}-d array of {np.dtype(dtype).name}, not {found}")
 
 
-def _lengths(graphs: "GraphSet") -> None:
-    if len(graphs.node_ptr) != graphs.n_graphs + 1:
-        raise UserError(f"node_ptr has {len(graphs.node_ptr)} entries; {graphs.n_graphs} graphs (y) need one more")
-    if len(graphs.edge_ptr) < 1:
-        raise UserError("edge_ptr is empty; it holds one entry more than there are nodes")
-    for names, count, thing in (
-        (("category", "attributes", "node_truth"), graphs.n_nodes, "node"),
-        (("edge_weight", "edge_category", "edge_attributes"), graphs.n_edges, "edge"),
-    ):
-        for name in names:
-            values = getattr(graphs, name)
-            if values is not None and len(values) != count:
-                raise UserError(f"{name} has {counted(len(values), 'row')} for {counted(count, thing)}")
-
-
 def _pointer(name: str, ptr: NDArray[np.int64], end: int) -> None:
     if ptr[0] != 0 or ptr[-1] != end:
         raise UserError(f"{name} must start at 0 and end at {end}, not {ptr[0]} and {ptr[-1]}")
-    if np.any(ptr[1:] < ptr[:-1]):
-        raise UserError(f"{name} decreases at entry {int(np.argmax(ptr[1:] < ptr[:-1])) + 1}")
+    for start in range(0, len(ptr), STRETCH):  # the array may be mapped, and larger than memory
+        falls = np.diff(ptr[start : start + STRETCH + 1]) < 0
+        if falls.any():
+            raise UserError(f"{name} decreases at entry {start + int(np.argmax(falls)) + 1}")
 
 
 def _classes(y: NDArray[np.int64], names: tuple[str, ...]) -> None:

@@ -13,13 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cgipool.aside import PREVIOUS, private_folder
-from cgipool.data.check import DTYPES, REQUIRED
+from cgipool.data.check import DTYPES, REQUIRED, outline
+from cgipool.data.digests import Check, content, of_files
 from cgipool.data.writer import FORMAT, INDEX, GraphSetWriter
-from cgipool.errors import UserError
-from cgipool.files import read_array
+from cgipool.errors import UserError, excerpt
+from cgipool.files import DIGEST, parsing, read_array, regular_file, sync_folder, unsealed
 
 if TYPE_CHECKING:
     from cgipool.data.graphs import GraphSet
+
+UNDIGESTED = 1
+"""The format of sets that were saved before there were digests; they are read without."""
+
+KEYS = {"format", "name", "class_names", "category_names", "edge_category_names", "dropped", "arrays"}
+"""What an index of that format holds."""
 
 LARGE = 1 << 28
 """Bytes of a saved set from which on it is left on disk and mapped, not read into memory."""
@@ -55,7 +62,9 @@ def replacing(folder: Path, name: str, spare: Callable[[], bool] = lambda: False
             fresh = aside / "fresh"
             fresh.mkdir()
             yield fresh
+            sync_folder(fresh)
             _swap(fresh, folder, aside / PREVIOUS, spare)
+            sync_folder(folder.parent)
     except OSError as error:
         raise UserError(f"cannot save {name} to {folder}: {error.strerror or error}") from error
 
@@ -67,7 +76,11 @@ def check_target(folder: Path) -> None:
 
 
 def load(folder: Path, mmap: bool) -> dict[str, Any]:
-    """The fields of a saved set; the files are checked against `graphset.json` by type and shape."""
+    """The fields of a saved set.
+
+    Types and shapes are compared with `graphset.json`. Digests and pointers are checked unless the files are those of
+    an earlier check (see `digests`). Sets of format 1 have no digests.
+    """
     index = _read_index(folder)
     try:
         listed = {str(name): (str(a["dtype"]), tuple(a["shape"])) for name, a in index["arrays"].items()}
@@ -78,15 +91,38 @@ def load(folder: Path, mmap: bool) -> dict[str, Any]:
             "edge_category_names": tuple(map(tuple, index["edge_category_names"])),
             "dropped": {str(what): int(count) for what, count in index["dropped"].items()},
         }
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"{folder / INDEX} is damaged: {error!r}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise UserError(f"{folder / INDEX} is damaged: {excerpt(repr(error))}") from None
     if missing := [name for name in REQUIRED if name not in listed]:
         raise UserError(f"{folder / INDEX} does not list {missing[0]}")
     if strange := [name for name in listed if name not in DTYPES]:
-        raise UserError(f"{folder / INDEX} lists {strange[0]!r}, which is no part of a GraphSet")
-    for name, (dtype, shape) in listed.items():
-        fields[name] = _read_array(folder / f"{name}.npy", dtype, shape, mmap)
-    return fields
+        raise UserError(f"{folder / INDEX} lists {excerpt(strange[0])!r}, which is not part of a GraphSet")
+    check = Check(folder, listed, index.get(DIGEST), mmap)
+    arrays = {name: _read_array(folder / f"{name}.npy", *form, mmap) for name, form in listed.items()}
+    if not check.is_known:
+        _verify(folder, index, arrays)
+        check.remember()
+    return fields | arrays
+
+
+def content_digest(folder: Path) -> str | None:
+    """The digest of a saved set's content (`digests.content`), as its index has it; None for a set of format 1."""
+    index = _read_index(folder)
+    if index["format"] == UNDIGESTED:
+        return None
+    return content({name: about[DIGEST] for name, about in index["arrays"].items()})
+
+
+def _verify(folder: Path, index: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    """An error unless every array has its digest and the pointers stay inside."""
+    if index["format"] != UNDIGESTED:
+        for name, digest in of_files(folder, arrays).items():
+            if digest != index["arrays"][name].get(DIGEST):
+                raise UserError(f"{folder / name}.npy is damaged: its content does not match its SHA-256 in {INDEX}")
+    try:
+        outline(arrays)
+    except UserError as error:
+        raise UserError(f"{folder} is damaged: {error}") from None
 
 
 def folder_of(graphs: "GraphSet") -> Path | None:
@@ -134,20 +170,43 @@ def _swap(fresh: Path, folder: Path, previous: Path, spare: Callable[[], bool]) 
 
 def _read_index(folder: Path) -> dict[str, Any]:
     path = folder / INDEX
+    regular_file(path)
     try:
-        index = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise UserError(f"{folder} is not a saved GraphSet: {INDEX}: {error.strerror or error}") from None
     except ValueError:
-        raise UserError(f"{path} is damaged: it is not JSON") from None
+        raise UserError(f"{path} is damaged: it is not UTF-8") from None
+    with parsing(path):
+        index = json.loads(text)
     found = index.get("format") if isinstance(index, dict) else None
-    if found != FORMAT:
-        raise UserError(f"{path} has format {found!r}; this version of cgipool reads format {FORMAT}")
+    if found not in (UNDIGESTED, FORMAT) or isinstance(found, bool):
+        known = f"this version of cgipool reads formats {UNDIGESTED} and {FORMAT}"
+        raise UserError(f"{path} has format {excerpt(repr(found))}; {known}")
+    if found == UNDIGESTED:
+        _is_undigested(path, index)
+    elif DIGEST not in index:
+        raise UserError(f"{path} is damaged: it has no SHA-256")
+    else:
+        with parsing(path):
+            unsealed(index)
     return index
+
+
+def _is_undigested(path: Path, index: dict[str, Any]) -> None:
+    """An error unless an index of format 1 has the keys of that format and no other.
+
+    Damage that turns the number of a later format into 1 is found in this way: the digests are still there.
+    """
+    arrays = index.get("arrays")
+    parts = [set(about) for about in arrays.values() if isinstance(about, dict)] if isinstance(arrays, dict) else []
+    if not set(index) <= KEYS or any(keys - {"dtype", "shape"} for keys in parts):
+        raise UserError(f"{path} is damaged: it says format {UNDIGESTED} but has entries of a later format")
 
 
 def _read_array(path: Path, dtype: str, shape: tuple[int, ...], mmap: bool) -> NDArray[Any]:
     values = read_array(path, mmap=mmap and 0 not in shape)
-    if str(values.dtype) != dtype or values.shape != shape:
-        raise UserError(f"{path} holds {values.dtype}{list(values.shape)}, {INDEX} says {dtype}{list(shape)}")
+    if str(values.dtype) != dtype or values.shape != shape or not values.flags.c_contiguous:
+        order = "" if values.flags.c_contiguous else " in Fortran order"
+        raise UserError(f"{path} holds {values.dtype}{list(values.shape)}{order}, {INDEX} says {dtype}{list(shape)}")
     return values

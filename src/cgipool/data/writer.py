@@ -1,6 +1,7 @@
 """A saved GraphSet in the making: graphs are appended, part after part, and nothing but names and counts is held."""
 
 import json
+import os
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,13 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cgipool.data.check import DTYPES
+from cgipool.data.digests import of_files
 from cgipool.data.join import COLUMNS, Union, check_alike
 from cgipool.errors import UserError
+from cgipool.files import DIGEST, sealed
 
 if TYPE_CHECKING:
     from cgipool.data.graphs import GraphSet
 
-FORMAT = 1
+FORMAT = 2
+"""Format 1 had no digests."""
 INDEX = "graphset.json"
 STRETCH = 1 << 20
 """Rows whose codes are put in order at a time."""
@@ -73,6 +77,9 @@ class GraphSetWriter:
         for name, union in self._names.items():
             if name in self._arrays and self._arrays[name].shape[0] and not union.is_ordered:
                 self._put_in_order(name, union)
+        for array in self._arrays.values():
+            array.sync()
+        digests = of_files(self._folder, self._arrays)
         index = {
             "format": FORMAT,
             "name": self._first.name,
@@ -81,12 +88,19 @@ class GraphSetWriter:
             "edge_category_names": self._names["edge_category"].names,
             "dropped": dict(self._dropped),
             "arrays": {
-                name: {"dtype": str(self._arrays[name].dtype), "shape": self._arrays[name].shape}
+                name: {
+                    "dtype": str(self._arrays[name].dtype),
+                    "shape": self._arrays[name].shape,
+                    DIGEST: digests[name],
+                }
                 for name in DTYPES
                 if name in self._arrays
             },
         }
-        (self._folder / INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")
+        with (self._folder / INDEX).open("w", encoding="utf-8") as file:
+            file.write(json.dumps(sealed(index), indent=1))
+            file.flush()
+            os.fsync(file.fileno())
 
     def _array(self, name: str, graphs: "GraphSet") -> "_Growing":
         if name not in self._arrays:
@@ -126,6 +140,10 @@ class _Growing:
         self._write_header()
         assert self._file.tell() == self._start, "the header of an array has outgrown its room"
         self._file.flush()
+
+    def sync(self) -> None:
+        """Have the file on the disk, so that a power failure cannot leave a whole folder with empty files."""
+        os.fsync(self._file.fileno())
 
     def _write_header(self) -> None:
         about = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False, "shape": self.shape}
