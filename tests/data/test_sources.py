@@ -1,10 +1,14 @@
 """Data sets by name and path: lookup, download from a server on this machine, and the cache of parsed sets."""
 
+import dataclasses
 import hashlib
 import io
 import json
 import os
+import sys
+import tempfile
 import threading
+import urllib.request
 import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,8 +18,22 @@ import numpy as np
 import pytest
 from random_sets import TRIANGLE_AND_PATH, assert_equal, write_tu
 
-from cgipool.data import CATALOGUE, GraphSet, cache_folder, describe, fetch, load_dataset, motifs, read_tu, sources
+from cgipool.data import (
+    CATALOGUE,
+    Entry,
+    GraphSet,
+    cache_folder,
+    describe,
+    digests,
+    fetch,
+    load_dataset,
+    motifs,
+    read_tu,
+    sources,
+)
 from cgipool.errors import UserError
+
+fetching = sys.modules["cgipool.data.fetch"]
 
 
 def archive(name: str, **parts: str) -> bytes:
@@ -55,8 +73,18 @@ class Mirror(BaseHTTPRequestHandler):
         pass
 
 
+SMALL = Entry("synthetic", 2, 2, "a triangle and a path")
+
+
 @pytest.fixture
-def mirror(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def small_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The catalogue, but some of its sets have the two small graphs of these tests."""
+    for name in ("MUTAG", "AIDS", "COX2", "DD", "NCI1"):
+        monkeypatch.setitem(CATALOGUE, name, SMALL)
+
+
+@pytest.fixture
+def mirror(own_cache: Path, monkeypatch: pytest.MonkeyPatch, small_catalogue: None) -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Mirror)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -96,7 +124,7 @@ def test_download_without_a_length(mirror: str) -> None:
     [
         ("ENZYMES", "{mirror}/ENZYMES.zip answered 404 Not Found"),
         ("AIDS", "{mirror}/AIDS.zip: the connection was lost after 100 of {size} bytes"),
-        ("BZR", "{mirror}/BZR.zip is not a sound zip archive: File is not a zip file"),
+        ("BZR", "{mirror}/BZR.zip is not a sound TU archive: BZR.zip is not a zip archive, or only part of one"),
         ("COX2", "{mirror}/COX2.zip is not a sound zip archive: "),
     ],
 )
@@ -132,6 +160,93 @@ def test_second_load_needs_no_mirror(mirror: str, monkeypatch: pytest.MonkeyPatc
     first = load_dataset("mutag")
     monkeypatch.setenv("CGIPOOL_MIRROR", "http://127.0.0.1:9")
     assert_equal(load_dataset("MUTAG"), first)
+
+
+@pytest.mark.parametrize("form", ["archive", "folder", "saved"])
+@pytest.mark.parametrize("place", ["cache", "data"])
+def test_another_set_under_a_known_name_is_refused(
+    tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch, form: str, place: str
+) -> None:
+    """As PTC_MR put into the cache as MUTAG.zip. By its path it can be used: that claims nothing."""
+    folder = own_cache if place == "cache" else tmp_path / "data"
+    folder.mkdir()
+    monkeypatch.setenv("CGIPOOL_DATA", str(tmp_path / "data"))
+    path = folder / ("MUTAG.zip" if form == "archive" else "MUTAG")
+    if form == "archive":
+        path.write_bytes(archive("PTC_MR"))
+    elif form == "folder":
+        write_tu(path, name="PTC_MR")
+    else:
+        read_tu(write_tu(tmp_path / "toy")).save(path)
+    told = f"{path} is not the public data set MUTAG: it has 2 graphs, not 188; to use it anyway, give its path"
+    for cache in (True, True, False):
+        with pytest.raises(UserError) as caught:
+            load_dataset("mutag", cache=cache)
+        assert str(caught.value) == told
+    assert load_dataset(path).n_graphs == 2
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_content_is_compared_where_it_is_known(tmp_path: Path, own_cache: Path, monkeypatch, cache: bool) -> None:
+    """Counts agree, one edge does not. The digest does not depend on how the archive is packed and spelt."""
+    right = read_tu(write_tu(tmp_path / "toy", name="MUTAG"))
+    monkeypatch.setitem(CATALOGUE, "MUTAG", dataclasses.replace(SMALL, content=digests.content_of(right)))
+    own_cache.mkdir()
+    for parts in ({}, {"A": "2 1\n2 3\n3 1\n5 4\n", "graph_labels": "+1\r\n-1\r\n"}):
+        (own_cache / "MUTAG.zip").write_bytes(archive("MUTAG", **parts))
+        assert load_dataset("MUTAG", cache=cache).n_edges == right.n_edges
+    (own_cache / "MUTAG.zip").write_bytes(archive("MUTAG", A="2, 1\n2, 3\n3, 1\n6, 4\n"))
+    load_dataset(own_cache / "MUTAG.zip")
+    for _ in range(2):
+        with pytest.raises(UserError, match=r"is not the public data set MUTAG: its content has the SHA-256 \w{12}…,"):
+            load_dataset("MUTAG", cache=cache)
+
+
+def test_download_of_another_set_is_refused(mirror: str, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CATALOGUE, "MUTAG", dataclasses.replace(SMALL, graphs=188))
+    with pytest.raises(UserError, match=r"MUTAG\.zip is not the public data set MUTAG: it has 2 graphs, not 188"):
+        fetch("MUTAG")
+    assert list(own_cache.iterdir()) == []
+
+
+@pytest.mark.parametrize("damage", ["archive", "note", "not an object"])
+def test_the_checksum_of_a_download_is_read(mirror: str, own_cache: Path, damage: str) -> None:
+    load_dataset("MUTAG")
+    if damage == "archive":
+        (own_cache / "MUTAG.zip").write_bytes(archive("MUTAG", graph_labels="1\n2\n"))
+    else:
+        (own_cache / "MUTAG.zip.json").write_text("{" if damage == "note" else "[]")
+    told = "is damaged" if damage == "note" else "is not the file that was downloaded: its SHA-256 differs"
+    with pytest.raises(UserError, match=told):
+        load_dataset("MUTAG")
+    fetch("MUTAG")
+    assert load_dataset("MUTAG").class_names == ("-1", "1")
+
+
+@pytest.mark.parametrize(
+    ("address", "target", "followed"),
+    [
+        ("https://one.org/a.zip", "https://two.org/a.zip", True),
+        ("https://one.org/a.zip", "http://one.org/a.zip", False),
+        ("https://one.org/a.zip", "ftp://one.org/a.zip", False),
+        ("https://one.org/a.zip", "file:///etc/passwd", False),
+        ("http://one.org/a.zip", "https://one.org/a.zip", True),
+        ("http://one.org/a.zip", "http://two.org/a.zip", True),
+        ("http://one.org/a.zip", "ftp://two.org/a.zip", False),
+    ],
+)
+def test_redirects_keep_their_encryption(address: str, target: str, followed: bool) -> None:
+    request = urllib.request.Request(address)
+    handler = fetching._Redirects()
+    if followed:
+        assert handler.redirect_request(request, None, 302, "Found", {}, target).full_url == target
+    else:
+        with pytest.raises(UserError, match="only https is followed from https"):
+            handler.redirect_request(request, None, 302, "Found", {}, target)
+
+
+def test_the_default_address_is_encrypted() -> None:
+    assert fetching.MIRROR.startswith("https://")
 
 
 def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
@@ -178,7 +293,8 @@ def test_damaged_cache_is_written_anew(tmp_path: Path, own_cache: Path, monkeypa
     else:
         (entry / "graphset.json").write_text('{"format": 0}')
     reads = count_reads(monkeypatch)
-    assert_equal(load_dataset(path), first)
+    with pytest.warns(UserWarning, match=f"{path} is parsed again"):
+        assert_equal(load_dataset(path), first)
     assert_equal(load_dataset(path), first)
     assert len(reads) == 1
 
@@ -191,7 +307,9 @@ def test_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monkey
     assert load_dataset(path).n_graphs == load_dataset(path, mmap=True).n_graphs == 2
 
 
-def test_data_folder_comes_before_the_mirror(tmp_path: Path, own_cache: Path, monkeypatch) -> None:
+def test_data_folder_comes_before_the_mirror(
+    tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch, small_catalogue: None
+) -> None:
     monkeypatch.setenv("CGIPOOL_DATA", str(tmp_path / "data"))
     write_tu(tmp_path / "data" / "NCI1", name="NCI1")
     (tmp_path / "data" / "Own-Set.zip").write_bytes(archive("Own-Set"))
@@ -236,6 +354,36 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache_folder() == Path("/two/cgipool")
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert cache_folder() == Path("/three/.cache/cgipool")
+
+
+def test_without_a_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a user id that the system does not know, in a container."""
+    for name in ("CGIPOOL_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = tmp_path / f"cgipool-{os.getuid()}"
+    assert cache_folder() == cache_folder() == folder
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.chmod(0o777)  # what others may have put there is not used
+    with pytest.raises(UserError, match="there is no home folder for the cache; set CGIPOOL_CACHE to a folder"):
+        cache_folder()
+    folder.rmdir()
+    (tmp_path / "elsewhere").mkdir()
+    folder.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match="set CGIPOOL_CACHE"):
+        cache_folder()
+
+
+def test_pipe_as_a_data_set(tmp_path: Path, own_cache: Path) -> None:
+    for name in ("TOY.zip", "pipe"):
+        os.mkfifo(tmp_path / name)
+        with pytest.raises(UserError, match="is not a regular file"):
+            load_dataset(tmp_path / name)
 
 
 def test_catalogue_has_the_papers_seven_first() -> None:

@@ -5,16 +5,20 @@ import http.client
 import json
 import os
 import urllib.error
+import urllib.parse
 import urllib.request
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from cgipool.aside import private_folder
+from cgipool.caches import cache_folder
 from cgipool.data.archive import DAMAGE, first_line
 from cgipool.data.catalogue import CATALOGUE
-from cgipool.errors import UserError, unknown
+from cgipool.data.tu import class_counts
+from cgipool.errors import UserError, excerpt, unknown
+from cgipool.files import read_json, sync_folder
 
 MIRROR = "https://www.chrsmrrs.com/graphkerneldatasets"
 BLOCK = 1 << 18
@@ -25,15 +29,22 @@ Progress = Callable[[int, int | None], None]
 """Called with the bytes so far, and in all where the server says."""
 
 
-def cache_folder() -> Path:
-    """Where downloads and parsed sets are kept: CGIPOOL_CACHE, else the user's cache folder."""
-    if chosen := os.environ.get("CGIPOOL_CACHE"):
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cgipool"
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirects to web addresses, but never from https to an address without encryption."""
+
+    def redirect_request(self, request: Any, *rest: Any) -> urllib.request.Request | None:
+        """The request for the new address, which is the last argument; an error where it may not be followed."""
+        scheme, before = urllib.parse.urlsplit(rest[-1]).scheme, request.type
+        if scheme not in ("http", "https") or (before == "https" and scheme != "https"):
+            raise UserError(f"{request.full_url} redirects to {excerpt(rest[-1])}; only https is followed from https")
+        return super().redirect_request(request, *rest)
 
 
 def fetch(name: str, progress: Progress | None = None) -> Path:
-    """Download NAME.zip from CGIPOOL_MIRROR (by default the TU site); its address, size and SHA-256 go beside it."""
+    """Download NAME.zip from CGIPOOL_MIRROR (by default the TU site); its address, size and SHA-256 go beside it.
+
+    The default address is https, and redirects stay so. A mirror may have any other address, if CGIPOOL_MIRROR says so.
+    """
     if name not in CATALOGUE:
         raise unknown("data set", name, CATALOGUE)
     url = f"{os.environ.get('CGIPOOL_MIRROR') or MIRROR}/{name}.zip"
@@ -44,13 +55,32 @@ def fetch(name: str, progress: Progress | None = None) -> Path:
             fresh, note = aside / target.name, aside / "note"
             with fresh.open("wb") as stream:
                 size, digest = _download(url, stream, progress)
-            _prove(url, fresh)
+                stream.flush()
+                os.fsync(stream.fileno())
+            _prove(url, name, fresh)
             note.write_text(json.dumps({"url": url, "size": size, "sha256": digest}), encoding="utf-8")
-            os.replace(note, target.with_name(f"{target.name}.json"))
+            os.replace(note, _note(target))
             os.replace(fresh, target)
+            sync_folder(target.parent)
     except OSError as error:
         raise UserError(f"cannot keep {name} in {target.parent}: {error.strerror or error}") from error
     return target
+
+
+def check_note(archive: Path, digest: str) -> None:
+    """An error if an archive does not have the SHA-256 that was noted beside it when it was downloaded."""
+    note = _note(archive)
+    if not note.is_file():
+        return
+    kept = read_json(note)
+    noted = kept.get("sha256") if isinstance(kept, dict) else None
+    if noted != digest:
+        again = f"run `cgipool data fetch {archive.stem}` to download it again, or delete {note}"
+        raise UserError(f"{archive} is not the file that was downloaded: its SHA-256 differs; {again}")
+
+
+def _note(archive: Path) -> Path:
+    return archive.with_name(f"{archive.name}.json")
 
 
 def _download(url: str, stream: IO[bytes], progress: Progress | None) -> tuple[int, str]:
@@ -58,7 +88,7 @@ def _download(url: str, stream: IO[bytes], progress: Progress | None) -> tuple[i
     digest = hashlib.sha256()
     size = 0
     try:
-        response = urllib.request.urlopen(url, timeout=TIMEOUT)
+        response = urllib.request.build_opener(_Redirects()).open(url, timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
         with error:
             raise UserError(f"{url} answered {error.code} {error.reason}") from None
@@ -85,12 +115,17 @@ def _receive(url: str, response: IO[bytes]) -> bytes:
         raise UserError(f"{url}: the connection was lost: {error}") from None
 
 
-def _prove(url: str, path: Path) -> None:
-    """Refuse what is not a sound zip archive."""
+def _prove(url: str, name: str, path: Path) -> None:
+    """Refuse what is not a sound zip archive of this data set."""
     try:
+        graphs, classes = class_counts(path)
         with zipfile.ZipFile(path) as archive:
             bad = archive.testzip()
+    except UserError as error:
+        raise UserError(f"{url} is not a sound TU archive: {str(error).replace(str(path), path.name)}") from None
     except (*DAMAGE, ValueError) as error:
         raise UserError(f"{url} is not a sound zip archive: {first_line(error)}") from None
     if bad is not None:
-        raise UserError(f"{url} is not a sound zip archive: {bad} is damaged")
+        raise UserError(f"{url} is not a sound zip archive: {excerpt(bad)} is damaged")
+    if difference := CATALOGUE[name].difference(graphs, classes):
+        raise UserError(f"{url} is not the public data set {name}: {difference}")

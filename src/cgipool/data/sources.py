@@ -3,25 +3,30 @@
 import hashlib
 import os
 import shlex
+import shutil
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 from cgipool.aside import lock
+from cgipool.caches import cache_folder
 from cgipool.data.catalogue import CATALOGUE
-from cgipool.data.fetch import Progress, cache_folder, fetch
+from cgipool.data.digests import content_of
+from cgipool.data.fetch import Progress, check_note, fetch
 from cgipool.data.graphs import GraphSet
 from cgipool.data.importers.read import detect
 from cgipool.data.importers.solubility import solubility
 from cgipool.data.motifs import motifs
 from cgipool.data.spill import Work
-from cgipool.data.store import LARGE, is_large, is_saved, replacing
+from cgipool.data.store import LARGE, content_digest, is_large, is_saved, replacing
 from cgipool.data.tu import has_classes, read_tu, text_size, tu_parts
 from cgipool.data.writer import GraphSetWriter
 from cgipool.errors import UserError, unknown
+from cgipool.files import regular_file, sha256_of_file
 
-READER = 1
+READER = 2
 """Raised when the reader gives other arrays for the same archive, so that what an earlier one cached is not used."""
 
 
@@ -45,7 +50,7 @@ def load_dataset(
         raise UserError(
             f"a data set is a GraphSet, a name or a path, not {kind}; GraphSet.from_pyg and from_networkx make one"
         )
-    path = Path(name_or_path)
+    path, name = Path(name_or_path), None
     if not _holds_data(path):
         name = _known_name(str(name_or_path))
         if name == "motifs":
@@ -53,11 +58,29 @@ def load_dataset(
         if name == "solubility" and find(name) is None:
             return solubility()
         path = path if name is None else find(name) or _fetched(name, progress)
+    regular_file(path)
     if is_saved(path):
-        return GraphSet.load(path, mmap=mmap or is_large(path))
-    _check_form(path, unlabelled)
-    unlabelled = unlabelled and not has_classes(path)
-    return _parsed(path, mmap, unlabelled) if cache else read_tu(path, unlabelled=unlabelled)
+        graphs, digest = GraphSet.load(path, mmap=mmap or is_large(path)), content_digest(path)
+    else:
+        _check_form(path, unlabelled)
+        unlabelled = unlabelled and not has_classes(path)
+        graphs, digest = _parsed(path, mmap, unlabelled) if cache else (read_tu(path, unlabelled=unlabelled), None)
+    if name is not None:
+        _confirm(name, path, graphs, digest)
+    return graphs
+
+
+def _confirm(name: str, path: Path, graphs: GraphSet, digest: str | None) -> None:
+    """An error if data found under a name of the catalogue are not the data set of that name."""
+    if name not in CATALOGUE:
+        return
+    difference = CATALOGUE[name].difference(graphs.n_graphs, graphs.n_classes)
+    if difference is None and CATALOGUE[name].content:
+        found = digest or content_of(graphs)
+        if found != CATALOGUE[name].content:
+            difference = f"its content has the SHA-256 {found[:12]}…, not {CATALOGUE[name].content[:12]}…"
+    if difference is not None:
+        raise UserError(f"{path} is not the public data set {name}: {difference}; to use it anyway, give its path")
 
 
 def _fetched(name: str, progress: Progress | None) -> Path:
@@ -117,16 +140,19 @@ def find(name: str) -> Path | None:
     return None
 
 
-def _parsed(path: Path, mmap: bool, unlabelled: bool) -> GraphSet:
-    """The set from the cache where this very content was parsed before, else parsed and kept there.
+def _parsed(path: Path, mmap: bool, unlabelled: bool) -> tuple[GraphSet, str | None]:
+    """The set from the cache if this very content was parsed before, else parsed and kept there; and its digest.
 
-    A cache that cannot be written only means that nothing is kept, unless the set is large; a damaged entry is written
-    anew.
+    A cache that cannot be written only means that nothing is kept, unless the set is large. A damaged entry is
+    replaced, with a warning. The digest is None for a set that is not in the cache.
     """
     kind = "-unlabelled" if unlabelled else ""
     entry = cache_folder() / "parsed" / f"{path.stem}-{_fingerprint(path)}{kind}"
-    with suppress(UserError):
+    try:
         return _of_cache(entry, mmap)
+    except UserError as error:
+        if os.path.lexists(entry):
+            warnings.warn(f"{error}; {path} is parsed again", stacklevel=3)
     with _alone(entry):
         return _parsed_now(path, entry, mmap, unlabelled)
 
@@ -143,7 +169,7 @@ def _alone(entry: Path) -> Iterator[None]:
         yield
 
 
-def _parsed_now(path: Path, entry: Path, mmap: bool, unlabelled: bool) -> GraphSet:
+def _parsed_now(path: Path, entry: Path, mmap: bool, unlabelled: bool) -> tuple[GraphSet, str | None]:
     with suppress(UserError):  # another process may have parsed it meanwhile
         return _of_cache(entry, mmap)
     small = read_tu(path, unlabelled=unlabelled) if text_size(path) < LARGE else None
@@ -156,12 +182,14 @@ def _parsed_now(path: Path, entry: Path, mmap: bool, unlabelled: bool) -> GraphS
             return _of_cache(entry, mmap)
         if small is None:
             raise
-    return small
+    return small, None
 
 
 def _keep(path: Path, small: GraphSet | None, entry: Path, unlabelled: bool = False) -> None:
     """Put a set into the cache, part by part unless it is there as a whole. What another process put there meanwhile is
     not replaced: who has it open might lose it, if the cache is on a network file system."""
+    if os.path.lexists(entry) and not is_saved(entry):  # damage that `replacing` takes for a folder of the user's
+        _remove(entry)
     with replacing(entry, path.stem, partial(_is_whole, entry)) as fresh, GraphSetWriter(fresh) as writer:
         for part in tu_parts(path, Work(fresh.parent), unlabelled) if small is None else (small,):
             writer.append(part)
@@ -175,26 +203,42 @@ def _is_whole(entry: Path) -> bool:
     return True
 
 
-def _of_cache(entry: Path, mmap: bool) -> GraphSet:
+def _remove(entry: Path) -> None:
+    """Remove what is in the place of an entry, without following a link."""
     try:
-        return GraphSet.load(entry, mmap=mmap or is_large(entry), checked=True)
+        entry.unlink() if entry.is_symlink() or not entry.is_dir() else shutil.rmtree(entry)
+    except OSError as error:
+        raise UserError(f"cannot replace {entry}: {error.strerror or error}") from None
+
+
+def _of_cache(entry: Path, mmap: bool) -> tuple[GraphSet, str]:
+    """An entry and its digest. One without a digest is not read: the cache has held none since there are digests."""
+    try:
+        digest = content_digest(entry)
+        if digest is None:
+            raise UserError(f"{entry} has no digest")
+        return GraphSet.load(entry, mmap=mmap or is_large(entry), checked=True), digest
     except OSError as error:
         raise UserError(f"cannot read {entry}: {error.strerror or error}") from None
 
 
 def _fingerprint(path: Path) -> str:
-    """A hash of an archive's content, or of a folder's place, file names, sizes and times."""
+    """A hash of an archive's content, or of a folder's place, file names, sizes and times.
+
+    An archive that was downloaded must be the one whose SHA-256 was noted then.
+    """
     digest = hashlib.sha256(f"reader {READER}".encode())
     try:
         if path.is_dir():
-            digest.update(str(path.resolve()).encode())
+            digest.update(os.fsencode(path.resolve()))
             for file in sorted(path.iterdir()):
                 status = file.stat()
-                digest.update(f"{file.name} {status.st_size} {status.st_mtime_ns}\n".encode())
+                times = f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+                digest.update(os.fsencode(file.name) + f" {times}\n".encode())
         else:
-            with path.open("rb") as stream:
-                while block := stream.read(1 << 20):
-                    digest.update(block)
+            found = sha256_of_file(path)
+            check_note(path, found)
+            digest.update(found.encode())
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
     return digest.hexdigest()[:24]
