@@ -19,7 +19,7 @@ import pytest
 
 from cgipool.cli import errors, main
 from cgipool.cli.train import parse_ratio
-from cgipool.data import CATALOGUE, Split, load_dataset, motifs, write_splits
+from cgipool.data import CATALOGUE, Entry, Split, load_dataset, motifs, write_splits
 from cgipool.errors import UserError
 from cgipool.training.run import check_device
 from cgipool.version import __version__
@@ -493,6 +493,8 @@ def test_data_fetch_of_what_is_built_in(own_cache: Path, capsys: pytest.CaptureF
 
 def test_data_fetch(own_cache: Path, tmp_path: Path, monkeypatch, capsys) -> None:
     write_archive(tmp_path / "MUTAG.zip")
+    small = load_dataset(tmp_path / "MUTAG.zip", cache=False)
+    monkeypatch.setitem(CATALOGUE, "MUTAG", Entry("molecules", small.n_graphs, small.n_classes, "small"))
     monkeypatch.setenv("CGIPOOL_MIRROR", tmp_path.as_uri())
     assert main(["data", "fetch", "mutag"]) == 0
     said = capsys.readouterr()

@@ -61,15 +61,15 @@ def open_without_links(path: Path, flags: int, mode: int = 0o666) -> int:
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0), mode)
 
 
-def regular_file(path: Path) -> None:
-    """An error if the path is a pipe, a socket or a device: reading one could wait or go on for ever."""
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise UserError(f"{path} is not a regular file")
-
-
 def names_a_file(name: str) -> bool:
     """Whether files can be named so, on any system and in any command line: letters, digits, '.', '_' and '-'."""
     return name[:1].isalnum() and all(c.isalnum() or c in "._-" for c in name)
+
+
+def check_regular(path: Path) -> None:
+    """An error for a pipe, a device or a socket, where reading would block or never end."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise UserError(f"cannot read {path}: it is not a regular file")
 
 
 def writable(path: Path) -> None:
@@ -181,7 +181,7 @@ def read_array(path: Path, *, mmap: bool = False) -> NDArray[Any]:
 
     The size that the header declares is compared with the size of the file before memory is allocated.
     """
-    regular_file(path)
+    check_regular(path)
     try:
         with path.open("rb") as file:
             declared = start_of_data(file)

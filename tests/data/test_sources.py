@@ -382,7 +382,7 @@ def test_without_a_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_pipe_as_a_data_set(tmp_path: Path, own_cache: Path) -> None:
     for name in ("TOY.zip", "pipe"):
         os.mkfifo(tmp_path / name)
-        with pytest.raises(UserError, match="is not a regular file"):
+        with pytest.raises(UserError, match="it is not a regular file"):
             load_dataset(tmp_path / name)
 
 

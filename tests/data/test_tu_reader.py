@@ -334,11 +334,11 @@ def test_one_line_cannot_ask_for_billions_of_graphs(tmp_path: Path) -> None:
 
 def test_pipes_and_devices(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "TOY.zip")
-    assert failure(tmp_path / "TOY.zip") == f"{tmp_path / 'TOY.zip'} is not a regular file"
-    assert failure(Path("/dev/zero")) == "/dev/zero is not a regular file"
+    assert failure(tmp_path / "TOY.zip") == f"cannot read {tmp_path / 'TOY.zip'}: it is not a regular file"
+    assert failure(Path("/dev/zero")) == "cannot read /dev/zero: it is not a regular file"
     folder = write_tu(tmp_path / "toy")
     os.mkfifo(folder / "TOY_node_labels.txt")
-    assert failure(folder) == f"{folder / 'TOY_node_labels.txt'} is not a regular file"
+    assert failure(folder) == f"cannot read {folder / 'TOY_node_labels.txt'}: it is not a regular file"
 
 
 def test_name_that_is_not_text(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from cgipool.data.limits import allowed, too_large
 from cgipool.errors import UserError, excerpt
-from cgipool.files import regular_file
+from cgipool.files import check_regular
 
 DAMAGE = (
     zipfile.BadZipFile,
@@ -39,17 +39,18 @@ def first_line(error: BaseException) -> str:
 class TextFiles:
     """The files NAME_A.txt, NAME_graph_labels.txt, … of one data set; `name` is NAME."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, max_size: int | None = None) -> None:
+        """`max_size` is what the files of an archive may have together, in bytes; for the default see `limits`."""
         self.path = path
         self._zip: zipfile.ZipFile | None = None
         self._opened: list[IO[bytes]] = []
         if path.is_dir():
             self._members = _files(path)
         else:
-            regular_file(path)
+            check_regular(path)
             self._zip = _open_zip(path)
             try:
-                self._members = _safe_members(path, self._zip)
+                self._members = _safe_members(path, self._zip, max_size)
             except BaseException:
                 self._zip.close()
                 raise
@@ -130,7 +131,7 @@ class _Exact(io.RawIOBase):
 def _files(folder: Path) -> dict[str, str]:
     """The files of a folder. A pipe in the place of one is an error: left out, a column would be missing unnoticed."""
     for file in folder.glob("*.txt"):
-        regular_file(file)
+        check_regular(file)
     return {file.name: file.name for file in folder.iterdir() if file.is_file()}
 
 
@@ -143,10 +144,10 @@ def _open_zip(path: Path) -> zipfile.ZipFile:
         raise UserError(f"{path} is not a zip archive, or only part of one") from None
 
 
-def _safe_members(path: Path, archive: zipfile.ZipFile) -> dict[str, str]:
+def _safe_members(path: Path, archive: zipfile.ZipFile, max_size: int | None) -> dict[str, str]:
     """File name → member, once no member points outside the archive and all together have a credible size."""
     members: dict[str, str] = {}
-    limit, total = allowed(path.stat().st_size), 0
+    limit, total = allowed(path.stat().st_size, max_size), 0
     for info in archive.infolist():
         shown = excerpt(info.filename)
         inside = PurePosixPath(info.filename.replace("\\", "/"))

@@ -21,8 +21,10 @@ COLUMNS = 1 << 14
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
-def allowed(compressed: int) -> int:
-    """The bytes that compressed data of a size may expand to; CGIPOOL_MAX_SIZE overrides the limits."""
+def allowed(compressed: int, max_size: int | None = None) -> int:
+    """The bytes that compressed data of a size may expand to; `max_size` or CGIPOOL_MAX_SIZE override the limits."""
+    if max_size is not None:
+        return max_size
     if chosen := os.environ.get(VARIABLE):
         return parse_size(VARIABLE, chosen)
     return min(max(RATIO * compressed, HARMLESS), LARGEST)

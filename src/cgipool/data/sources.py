@@ -24,7 +24,7 @@ from cgipool.data.store import LARGE, content_digest, is_large, is_saved, replac
 from cgipool.data.tu import has_classes, read_tu, text_size, tu_parts
 from cgipool.data.writer import GraphSetWriter
 from cgipool.errors import UserError, unknown
-from cgipool.files import regular_file, sha256_of_file
+from cgipool.files import check_regular, sha256_of_file
 
 READER = 2
 """Raised when the reader gives other arrays for the same archive, so that what an earlier one cached is not used."""
@@ -58,7 +58,7 @@ def load_dataset(
         if name == "solubility" and find(name) is None:
             return solubility()
         path = path if name is None else find(name) or _fetched(name, progress)
-    regular_file(path)
+    check_regular(path)
     if is_saved(path):
         graphs, digest = GraphSet.load(path, mmap=mmap or is_large(path)), content_digest(path)
     else:

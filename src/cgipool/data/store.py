@@ -17,7 +17,7 @@ from cgipool.data.check import DTYPES, REQUIRED, outline
 from cgipool.data.digests import Check, content, of_files
 from cgipool.data.writer import FORMAT, INDEX, GraphSetWriter
 from cgipool.errors import UserError, excerpt
-from cgipool.files import DIGEST, parsing, read_array, regular_file, sync_folder, unsealed
+from cgipool.files import DIGEST, parsing, read_array, check_regular, sync_folder, unsealed
 
 if TYPE_CHECKING:
     from cgipool.data.graphs import GraphSet
@@ -170,7 +170,7 @@ def _swap(fresh: Path, folder: Path, previous: Path, spare: Callable[[], bool]) 
 
 def _read_index(folder: Path) -> dict[str, Any]:
     path = folder / INDEX
-    regular_file(path)
+    check_regular(path)
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

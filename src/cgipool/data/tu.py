@@ -68,9 +68,14 @@ def text_size(path: Path) -> int:
         return files.size
 
 
-def tu_parts(path: str | Path, work: Work = IN_MEMORY, unlabelled: bool = False) -> Iterator[GraphSet]:
-    """The graphs of a TU data set in order, some at a time; each part names the labels that occur in it."""
-    with TextFiles(Path(path)) as files:
+def tu_parts(
+    path: str | Path, work: Work = IN_MEMORY, unlabelled: bool = False, max_size: int | None = None
+) -> Iterator[GraphSet]:
+    """The graphs of a TU data set in order, some at a time; each part names the labels that occur in it.
+
+    `max_size` limits the bytes of text in an archive (see `limits`).
+    """
+    with TextFiles(Path(path), max_size) as files:
         y, class_names = _no_classes(files) if unlabelled else _classes(files)
         _check_count(files, len(y), "graphs")
         node_ptr = pointer(_sizes(files, len(y), work))
