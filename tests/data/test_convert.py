@@ -1,6 +1,7 @@
 """PyG and networkx: round trips without loss, objects made elsewhere, and faults with the graph's number."""
 
 import dataclasses
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -266,3 +267,22 @@ def test_keys_of_networkx_graphs_that_are_not_read_are_told() -> None:
     nx.set_edge_attributes(read, 1.0, "distance")
     with pytest.warns(UnusedDataWarning, match="keys of edges that are not read: 'distance'"):
         GraphSet.from_networkx([read], "g")
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [torch.tensor(3).to_sparse(), torch.tensor([3]).to_sparse(), torch.tensor([1, 2]), 2.5, "3", 10**400, -1],
+    ids=["sparse", "sparse list", "list", "float", "text", "huge", "negative"],
+)
+def test_num_nodes_of_every_kind(nodes: Any) -> None:
+    data = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), y=torch.tensor([0]), num_nodes=nodes)
+    with pytest.raises(UserError, match="graph 0: num_nodes must be a whole number from 0"):
+        GraphSet.from_pyg([data], "odd")
+
+
+@pytest.mark.parametrize("key", ["x", "edge_index", "y"])
+def test_sparse_columns(key: str) -> None:
+    held = {"x": torch.eye(2), "edge_index": torch.tensor([[0, 1], [1, 0]]), "y": torch.tensor([0])}
+    data = Data(**held | {key: held[key].to_sparse()})
+    with pytest.raises(UserError, match=f"graph 0: {key} is not an array of numbers"):
+        GraphSet.from_pyg([data], "odd")

@@ -185,7 +185,7 @@ def _array(i: int, key: str, value: Any) -> NDArray[Any]:
     """A tensor as an array of two dimensions."""
     try:
         values = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):  # the last by sparse tensors
         values = np.empty(0, dtype=object)
     if values.dtype.kind not in "biuf" or values.ndim > 2:
         raise UserError(f"graph {i}: {key} is not an array of numbers with one or two dimensions")
@@ -195,7 +195,7 @@ def _array(i: int, key: str, value: Any) -> NDArray[Any]:
 def _size(i: int, data: "Data", held: dict[str, NDArray[Any]]) -> int:
     """The number of nodes as given, never guessed from the edges: isolated last nodes would be lost."""
     if "num_nodes" in data:
-        return _whole(i, data.num_nodes)
+        return _whole(i, data["num_nodes"])
     for key in ("x", "category", "attributes", "degree", "node_truth"):
         if key in held:
             return len(held[key])
@@ -205,9 +205,9 @@ def _size(i: int, data: "Data", held: dict[str, NDArray[Any]]) -> int:
 def _whole(i: int, nodes: Any) -> int:
     try:
         count = operator.index(nodes)
-    except TypeError:
+    except (TypeError, ValueError, RuntimeError):  # the last two by tensors that are sparse or of several numbers
         count = -1
-    if count < 0:
+    if not 0 <= count < 2**62:
         raise UserError(f"graph {i}: num_nodes must be a whole number from 0")
     return count
 
