@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cgipool.data import CATALOGUE, read_tu
+from cgipool.data.digests import content_of
 
 FACTS = {
     "NCI1": (4110, 122747, 111, 265506, 37, {}),
@@ -39,6 +40,7 @@ def test_counts(tu_archive: Callable[[str], Path], name: str) -> None:
     found = (graphs.n_graphs, graphs.n_nodes, graphs.sizes.max(), graphs.n_edges, labels, graphs.dropped)
     assert found == FACTS[name]
     assert (graphs.n_graphs, graphs.n_classes) == (CATALOGUE[name].graphs, CATALOGUE[name].classes)
+    assert CATALOGUE[name].content in ("", content_of(graphs))
     nodes, edges = PAPER[name]
     assert round(graphs.n_nodes / graphs.n_graphs, 2) == nodes
     if name == "COLLAB":

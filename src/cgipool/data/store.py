@@ -17,7 +17,7 @@ from cgipool.data.check import DTYPES, REQUIRED, outline
 from cgipool.data.digests import Check, content, of_files
 from cgipool.data.writer import FORMAT, INDEX, GraphSetWriter
 from cgipool.errors import UserError, excerpt
-from cgipool.files import DIGEST, parsing, read_array, check_regular, sync_folder, unsealed
+from cgipool.files import DIGEST, check_regular, parsing, read_array, sync_folder, unsealed
 
 if TYPE_CHECKING:
     from cgipool.data.graphs import GraphSet
