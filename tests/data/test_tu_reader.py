@@ -2,6 +2,7 @@
 
 import io
 import os
+import random
 import struct
 import threading
 import zipfile
@@ -385,6 +386,30 @@ def test_directory_must_list_what_is_there(tmp_path: Path, where: int, fault: st
         tail = content[end : end + 8] + counts + struct.pack("<I", size - length) + content[end + 16 :]
         path.write_bytes(content[:entry] + content[entry + length : end] + tail)
     assert failure(path) == f"{path} is damaged: its directory does not list the files that are in it"
+
+
+def test_damaged_archive_is_one_line_or_the_same_set(tmp_path: Path) -> None:
+    """Flips, cuts and insertions anywhere; what is read nevertheless is what was there before."""
+    folder = write_tu(tmp_path / "toy", node_labels="1\n2\n3\n4\n5\n6\n", edge_labels="1\n" * 8)
+    path, right, draw, failed = zipped(folder), read_tu(folder), random.Random(0), 0
+    content = path.read_bytes()
+    for number in range(300):
+        damaged, at = bytearray(content), draw.randrange(len(content))
+        if number % 3 == 0:
+            damaged[at] ^= 1 << draw.randrange(8)
+        elif number % 3 == 1:
+            del damaged[at : at + draw.randrange(1, 60)]
+        else:
+            damaged[at:at] = draw.randbytes(draw.randrange(1, 30))
+        path.write_bytes(damaged)
+        try:
+            found = read_tu(path)
+        except UserError as error:
+            failed += "\n" not in str(error)
+        else:
+            assert_equal(found, right)
+            failed += 1
+    assert failed == 300
 
 
 def test_archives_that_programs_write(tmp_path: Path) -> None:

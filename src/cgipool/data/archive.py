@@ -166,35 +166,39 @@ def _safe_members(path: Path, archive: zipfile.ZipFile, max_size: int | None) ->
         members[inside.name] = info.filename
     if total > limit:
         raise too_large(str(path), total, limit)
-    _check_directory(path, archive)
+    try:
+        whole = _lists_all(archive)
+    except (OSError, ValueError, OverflowError):  # a place before the start of the file, say
+        whole = False
+    if not whole:
+        raise UserError(f"{path} is damaged: its directory does not list the files that are in it")
     return members
 
 
-def _check_directory(path: Path, archive: zipfile.ZipFile) -> None:
-    """An error unless the directory at the archive's end lists the members that are there, by their names.
+def _lists_all(archive: zipfile.ZipFile) -> bool:
+    """Whether the directory at the archive's end lists the members that are there, by their names.
 
     zipfile compares the two when a member is opened. A file of labels that the directory omits or calls otherwise is
     never opened: its column would be missing unnoticed.
     """
     stream = archive.fp
     assert stream is not None
-    damaged = UserError(f"{path} is damaged: its directory does not list the files that are in it")
     infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
-    ends = [info.header_offset for info in infos[1:]] + [archive.start_dir]
-    end = min((info.header_offset for info in infos), default=archive.start_dir)
-    if infos and _begins_member(stream, 0, end):
-        raise damaged
+    ends = [*(info.header_offset for info in infos[1:]), archive.start_dir]
+    if infos and _begins_member(stream, 0, infos[0].header_offset):
+        return False
     for info, following in zip(infos, ends, strict=True):
         stream.seek(info.header_offset)
         header = stream.read(30)
         if len(header) < 30 or not header.startswith(LOCAL):
-            raise damaged
+            return False
         flags, length, extra = struct.unpack("<6xH18xHH", header)
         name = stream.read(length)
         if name.decode("utf-8" if flags & 0x800 else "cp437", "replace") != info.orig_filename:
-            raise damaged
+            return False
         if _begins_member(stream, info.header_offset + 30 + length + extra + info.compress_size, following):
-            raise damaged
+            return False
+    return True
 
 
 def _begins_member(stream: IO[bytes], start: int, end: int) -> bool:
