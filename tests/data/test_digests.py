@@ -15,6 +15,7 @@ from random_sets import assert_equal, graph_sets, write_tu
 
 from cgipool.data import GraphSet, digests, load_dataset, motifs, read_tu, store
 from cgipool.errors import UserError
+from cgipool.files import sealed
 
 
 def flip(path: Path, bit: int) -> None:
@@ -286,3 +287,35 @@ def test_set_without_a_name_that_is_text(tmp_path: Path, own_cache: Path) -> Non
     folder = write_tu(tmp_path / name, name=name)
     assert load_dataset(folder).name == "T?Y"
     assert_equal(load_dataset(folder), read_tu(folder))
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("class_names",), [1, 2]),
+        (("class_names",), "motif"),
+        (("category_names",), [[[]]]),
+        (("name",), "z" * 100_000),
+        (("dropped",), []),
+        (("arrays", "y", "dtype"), "z" * 100_000),
+        (("arrays", "y", "shape"), [10**18]),
+        (("arrays", "y", "shape"), None),
+        (("arrays", "y", "sha256"), None),
+        (("arrays", "y"), []),
+        (("arrays",), None),
+    ],
+)
+@pytest.mark.parametrize("mmap", [False, True])
+def test_forged_index(tmp_path: Path, own_cache: Path, place: tuple[str, ...], value: object, mmap: bool) -> None:
+    """Its own digest is right: it was written so, and not by us."""
+    motifs(6).save(tmp_path / "set")
+    index = json.loads((tmp_path / "set" / "graphset.json").read_text())
+    held = index
+    for key in place[:-1]:
+        held = held[key]
+    held[place[-1]] = value
+    (tmp_path / "set" / "graphset.json").write_text(json.dumps(sealed(index)))
+    message = failure(lambda: GraphSet.load(tmp_path / "set", mmap=mmap))
+    assert bool(message) == (place != ("name",))
+    assert "\n" not in message
+    assert len(message) < 600

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cgipool.data.build import is_symmetric
-from cgipool.errors import UserError
+from cgipool.errors import UserError, excerpt
 from cgipool.words import are, counted
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def check(graphs: "GraphSet") -> None:
             finite(column, getattr(graphs, column))
         _edges(graphs)
     except UserError as error:
-        raise UserError(f"{graphs.name}: {error}") from None
+        raise UserError(f"{excerpt(graphs.name)}: {error}") from None
 
 
 def outline(arrays: Mapping[str, NDArray[Any] | None]) -> None:

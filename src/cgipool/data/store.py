@@ -86,9 +86,9 @@ def load(folder: Path, mmap: bool) -> dict[str, Any]:
         listed = {str(name): (str(a["dtype"]), tuple(a["shape"])) for name, a in index["arrays"].items()}
         fields: dict[str, Any] = {
             "name": str(index["name"]),
-            "class_names": tuple(index["class_names"]),
-            "category_names": tuple(map(tuple, index["category_names"])),
-            "edge_category_names": tuple(map(tuple, index["edge_category_names"])),
+            "class_names": _names(index["class_names"]),
+            "category_names": tuple(map(_names, index["category_names"])),
+            "edge_category_names": tuple(map(_names, index["edge_category_names"])),
             "dropped": {str(what): int(count) for what, count in index["dropped"].items()},
         }
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -103,6 +103,12 @@ def load(folder: Path, mmap: bool) -> dict[str, Any]:
         _verify(folder, index, arrays)
         check.remember()
     return fields | arrays
+
+
+def _names(values: Any) -> tuple[str, ...]:
+    if not isinstance(values, list) or not all(isinstance(name, str) for name in values):
+        raise TypeError(f"names must be a list of texts, not {excerpt(repr(values), 60)}")
+    return tuple(values)
 
 
 def content_digest(folder: Path) -> str | None:
@@ -208,5 +214,6 @@ def _read_array(path: Path, dtype: str, shape: tuple[int, ...], mmap: bool) -> N
     values = read_array(path, mmap=mmap and 0 not in shape)
     if str(values.dtype) != dtype or values.shape != shape or not values.flags.c_contiguous:
         order = "" if values.flags.c_contiguous else " in Fortran order"
-        raise UserError(f"{path} holds {values.dtype}{list(values.shape)}{order}, {INDEX} says {dtype}{list(shape)}")
+        said = excerpt(f"{dtype}{list(shape)}")
+        raise UserError(f"{path} holds {values.dtype}{list(values.shape)}{order}, {INDEX} says {said}")
     return values
