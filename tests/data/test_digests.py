@@ -36,7 +36,7 @@ def failure(action: Callable[[], object]) -> str:
 def old_index(folder: Path) -> None:
     """Make the index that versions before digests wrote."""
     index = json.loads((folder / "graphset.json").read_text())
-    del index["sha256"]
+    index = {key: index[key] for key in store.KEYS}
     for about in index["arrays"].values():
         del about["sha256"]
     (folder / "graphset.json").write_text(json.dumps(index | {"format": 1}, indent=1))

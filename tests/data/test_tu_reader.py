@@ -267,7 +267,7 @@ def test_declared_size_must_be_true(tmp_path: Path, size: int, reason: str) -> N
 def test_expansion_beyond_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = zipped(write_tu(tmp_path / "toy"))
     with_declared_size(path, "TOY/TOY_A.txt", limits.HARMLESS + 1)
-    said = "set CGIPOOL_MAX_SIZE to a larger size such as 1G"
+    said = "set CGIPOOL_MAX_SIZE to a larger size such as 1GB"
     told = f"expands to {limits.HARMLESS + 1:,} bytes, and {limits.HARMLESS:,} are allowed; if you trust it, {said}"
     assert failure(path) == f"{path}: member 'TOY/TOY_A.txt' {told}"
     monkeypatch.setenv("CGIPOOL_MAX_SIZE", "1G")
@@ -292,7 +292,7 @@ def test_the_whole_archive_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 )
 def test_sizes_as_users_write_them(text: str, size: int | None) -> None:
     if size is None:
-        with pytest.raises(UserError, match="must be a size such as 500M or 20G"):
+        with pytest.raises(UserError, match="must be a size such as 500MB or 20GB"):
             limits.parse_size("--max-size", text)
     else:
         assert limits.parse_size("--max-size", text) == size

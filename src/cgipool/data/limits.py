@@ -36,11 +36,11 @@ def parse_size(what: str, text: str) -> int:
     if number[-1:] in UNITS:
         number, unit = number[:-1], number[-1:]
     if not number.isascii() or not number.isdigit() or len(number) > 15:
-        raise UserError(f"{what} must be a size such as 500M or 20G, not {excerpt(text)!r}")
+        raise UserError(f"{what} must be a size such as 500MB or 20GB, not {excerpt(text)!r}")
     return int(number) * UNITS[unit]
 
 
 def too_large(what: str, size: int, limit: int) -> UserError:
     """The error for data that expand beyond the limit."""
-    raised = f"if you trust it, set {VARIABLE} to a larger size such as {max(2 * size >> 30, 1)}G"
+    raised = f"if you trust it, set {VARIABLE} to a larger size such as {max(2 * size >> 30, 1)}GB"
     return UserError(f"{what} expands to {size:,} bytes, and {limit:,} are allowed; {raised}")

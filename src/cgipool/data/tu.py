@@ -49,9 +49,9 @@ def read_tu(path: str | Path, *, unlabelled: bool = False) -> GraphSet:
     return merge(list(tu_parts(path, unlabelled=unlabelled)))
 
 
-def has_classes(path: Path) -> bool:
+def has_classes(path: Path, max_size: int | None = None) -> bool:
     """Whether a TU data set says of which classes its graphs are."""
-    with TextFiles(path) as files:
+    with TextFiles(path, max_size) as files:
         return files.has("graph_labels")
 
 
