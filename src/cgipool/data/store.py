@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cgipool.aside import PREVIOUS, private_folder
-from cgipool.data.check import DTYPES, REQUIRED
-from cgipool.data.writer import FORMAT, INDEX, GraphSetWriter
+from cgipool.data.check import DTYPES, REQUIRED, SAVED, TEXTS
+from cgipool.data.texts import Texts
+from cgipool.data.writer import FEATURES, FORMAT, INDEX, GraphSetWriter
 from cgipool.errors import UserError
-from cgipool.files import read_array
+from cgipool.files import read_array, read_json
 
 if TYPE_CHECKING:
     from cgipool.data.graphs import GraphSet
@@ -76,17 +77,35 @@ def load(folder: Path, mmap: bool) -> dict[str, Any]:
             "class_names": tuple(index["class_names"]),
             "category_names": tuple(map(tuple, index["category_names"])),
             "edge_category_names": tuple(map(tuple, index["edge_category_names"])),
+            "column_names": {str(what): tuple(names) for what, names in index.get("column_names", {}).items()},
             "dropped": {str(what): int(count) for what, count in index["dropped"].items()},
         }
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(f"{folder / INDEX} is damaged: {error!r}") from None
     if missing := [name for name in REQUIRED if name not in listed]:
         raise UserError(f"{folder / INDEX} does not list {missing[0]}")
-    if strange := [name for name in listed if name not in DTYPES]:
+    if strange := [name for name in listed if name not in SAVED]:
         raise UserError(f"{folder / INDEX} lists {strange[0]!r}, which is no part of a GraphSet")
     for name, (dtype, shape) in listed.items():
         fields[name] = _read_array(folder / f"{name}.npy", dtype, shape, mmap)
-    return fields
+    for name in TEXTS:
+        data, ptr = fields.pop(name, None), fields.pop(f"{name}_ptr", None)
+        if (data is None) != (ptr is None):
+            raise UserError(f"{folder / INDEX} lists only one of {name} and {name}_ptr")
+        if data is not None:
+            fields[name] = Texts(ptr, data)
+    return fields | {"featurizer": featurizer_in(folder)}
+
+
+def featurizer_in(folder: Path) -> dict[str, Any] | None:
+    """How the molecules of a saved set became graphs; None for other sets."""
+    path = folder / FEATURES
+    if not path.is_file():
+        return None
+    plain = read_json(path)
+    if not isinstance(plain, dict):
+        raise UserError(f"{path} is damaged: it is not a JSON object")
+    return plain
 
 
 def folder_of(graphs: "GraphSet") -> Path | None:
@@ -100,6 +119,9 @@ def folder_of(graphs: "GraphSet") -> Path | None:
         return None
     arrays = {name: saved.pop(name, None) for name in DTYPES}
     same = all(_is_that(getattr(graphs, name), value) for name, value in arrays.items())
+    for name in TEXTS:
+        one, other = getattr(graphs, name), saved.pop(name, None)
+        same = same and (_is_that(one.data, other.data) if one is not None and other is not None else one is other)
     return folder if same and all(getattr(graphs, name) == value for name, value in saved.items()) else None
 
 
