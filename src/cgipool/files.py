@@ -65,6 +65,12 @@ def names_a_file(name: str) -> bool:
     return name[:1].isalnum() and all(c.isalnum() or c in "._-" for c in name)
 
 
+def check_regular(path: Path) -> None:
+    """An error for a pipe, a device or a socket, where reading would block or never end."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise UserError(f"cannot read {path}: it is not a regular file")
+
+
 def writable(path: Path) -> None:
     """An error unless a file can be written there: told before hours of work, not after."""
     if path.is_dir():
