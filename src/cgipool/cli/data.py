@@ -53,14 +53,13 @@ def info(
     from cgipool.cli.progress import downloading
     from cgipool.cli.tables import info_table, output
     from cgipool.data import describe, load_dataset
-    from cgipool.data.importers import featurizer_of
 
     with downloading() as progress:
         described = describe(load_dataset(data, unlabelled=True, progress=progress))
     if as_json:
         typer.echo(json.dumps(described))
     else:
-        output().print(info_table(described, featurizer_of(data)))
+        output().print(info_table(described))
 
 
 @app.command()
@@ -118,7 +117,7 @@ def import_(
     """Read data of your own (TU, SMILES, SDF, GraphML, edge lists, PyG) and save it for the other commands."""
     from cgipool.cli.tables import info_table, output
     from cgipool.data import describe
-    from cgipool.data.importers import Wishes, featurizer_of, import_to, read_skipped
+    from cgipool.data.importers import Wishes, import_to, read_skipped
 
     wishes = Wishes(
         label=label,
@@ -141,7 +140,7 @@ def import_(
         typer.echo(json.dumps(described | {"skipped": skipped, "notes": saved.notes, "out": str(out)}))
         return
     console = output()
-    console.print(info_table(described, featurizer_of(out)))
+    console.print(info_table(described))
     for line in _closing(saved, out):
         console.print(line, soft_wrap=True)
 

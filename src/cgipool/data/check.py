@@ -49,8 +49,9 @@ def check(graphs: "GraphSet") -> None:
         _pointer("node_ptr", graphs.node_ptr, graphs.n_nodes)
         _pointer("edge_ptr", graphs.edge_ptr, graphs.n_edges)
         _classes(graphs.y, graphs.class_names)
-        _categories("category", graphs.category, graphs.category_names)
-        _categories("edge_category", graphs.edge_category, graphs.edge_category_names)
+        _categories("category", graphs.category, graphs.category_names, graphs.column_names.get("category", ()))
+        called = graphs.column_names.get("edge_category", ())
+        _categories("edge_category", graphs.edge_category, graphs.edge_category_names, called)
         for column in ("attributes", "edge_weight", "edge_attributes"):
             finite(column, getattr(graphs, column), graphs.column_names.get(column, ()))
         for name, count, thing in (("graph_ids", graphs.n_graphs, "graph"), ("node_names", graphs.n_nodes, "node")):
@@ -138,13 +139,15 @@ def _labels(name: str, codes: NDArray[Any], names: tuple[str, ...]) -> None:
         raise UserError(f"{name} goes from {codes.min()} to {codes.max()} but {given}")
 
 
-def _categories(name: str, codes: NDArray[np.int32] | None, names: tuple[tuple[str, ...], ...]) -> None:
+def _categories(
+    name: str, codes: NDArray[np.int32] | None, names: tuple[tuple[str, ...], ...], called: Sequence[str]
+) -> None:
     columns = 0 if codes is None else codes.shape[1]
     if columns != len(names):
         raise UserError(f"{name} has {counted(columns, 'column')} but {name}_names has {len(names)}")
     if codes is not None:
         for j, column in enumerate(codes.T):
-            _labels(f"column {j} of {name}", column, names[j])
+            _labels(f"{column_name(called, j)} of {name}", column, names[j])
 
 
 def _column_names(graphs: "GraphSet") -> None:

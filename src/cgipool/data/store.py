@@ -94,7 +94,18 @@ def load(folder: Path, mmap: bool) -> dict[str, Any]:
             raise UserError(f"{folder / INDEX} lists only one of {name} and {name}_ptr")
         if data is not None:
             fields[name] = Texts(ptr, data)
-    return fields | {"featurizer": featurizer_in(folder)}
+    fields["featurizer"] = featurizer_in(folder)
+    if "column_names" not in index and fields["featurizer"] is not None:  # a set of molecules of an earlier version
+        fields["column_names"] = _molecule_columns(fields["featurizer"], folder)
+    return fields
+
+
+def _molecule_columns(featurizer: dict[str, Any], folder: Path) -> dict[str, tuple[str, ...]]:
+    try:
+        named = {"category": featurizer["atoms"], "edge_category": featurizer["bonds"]}
+        return {what: tuple(str(column["name"]) for column in columns) for what, columns in named.items()}
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{folder / FEATURES} is damaged: {error!r}") from None
 
 
 def featurizer_in(folder: Path) -> dict[str, Any] | None:
