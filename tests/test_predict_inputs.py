@@ -172,9 +172,7 @@ def test_the_graph_that_is_meant(tmp_path: Path) -> None:
     assert position_of("motifs", "5") == 5
 
 
-def test_a_set_imported_in_another_way(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_set_imported_in_another_way(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "new.csv").write_text("smiles\nCCO.Cl\n")
     arguments = ["data", "import", str(tmp_path / "new.csv"), "--unlabelled", "--out", str(tmp_path / "set")]
     assert main([*arguments, "--largest-fragment"]) == 0
@@ -198,9 +196,7 @@ def test_the_featurizer_travels_with_the_set(model: Path, tmp_path: Path) -> Non
     assert again.predict_proba(["CCO", "C"]).shape == (2, 2)
 
 
-def test_a_molecule_too_large_has_a_row(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_molecule_too_large_has_a_row(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "new.csv"
     path.write_text(f"id,smiles\na,C\nb,C1{'C' * 20000}1\n")
     rows = predicted(model, path, capsys)
