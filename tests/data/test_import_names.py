@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import networkx as nx
@@ -14,7 +14,7 @@ from random_sets import assert_equal
 
 from cgipool.cli import main
 from cgipool.data import GraphSet, load_dataset, motifs
-from cgipool.data.importers import Wishes, import_data, import_to
+from cgipool.data.importers import Wishes, import_data, import_to, read_skipped
 from cgipool.data.names import natural_key, printable
 from cgipool.data.texts import Texts
 from cgipool.errors import UserError
@@ -104,24 +104,30 @@ def _plain(graphs: GraphSet) -> dict:
     return {name: getattr(graphs, name) for name in names}
 
 
+def as_saved_before(folder: Path, *without: str) -> None:
+    """Make a saved set one of format 1, which had neither digests nor names of columns; some arrays are left out."""
+    index = folder / "graphset.json"
+    plain = json.loads(index.read_text())
+    for name, about in plain["arrays"].items():
+        plain["arrays"][name] = {"dtype": about["dtype"], "shape": about["shape"]}
+    for name in without:
+        del plain["arrays"][name]
+    keys = ("name", "class_names", "category_names", "edge_category_names", "dropped", "arrays")
+    index.write_text(json.dumps({"format": 1} | {key: plain[key] for key in keys}))
+
+
 def test_sets_saved_before_there_were_names(tmp_path: Path) -> None:
     made = motifs().subset(range(20))
     made.save(tmp_path / "set")
-    index = tmp_path / "set" / "graphset.json"
-    plain = json.loads(index.read_text())
-    del plain["column_names"]
-    index.write_text(json.dumps(plain))
-    assert_equal(GraphSet.load(tmp_path / "set"), made, ignore=("dropped",))
+    as_saved_before(tmp_path / "set")
+    assert_equal(GraphSet.load(tmp_path / "set"), made)
 
 
 def test_molecule_sets_saved_before_know_their_columns(tmp_path: Path) -> None:
     pytest.importorskip("rdkit")
     (tmp_path / "m.csv").write_text("smiles,label\nC,0\nCC,1\n")
     made = import_to(tmp_path / "m.csv", tmp_path / "set").graphs
-    index = tmp_path / "set" / "graphset.json"
-    plain = json.loads(index.read_text())
-    del plain["column_names"]
-    index.write_text(json.dumps(plain))
+    as_saved_before(tmp_path / "set")
     found = GraphSet.load(tmp_path / "set")
     assert found.column_names == made.column_names
     assert found.featurizer == made.featurizer is not None
@@ -133,11 +139,17 @@ def test_molecule_sets_saved_before_know_their_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize("missing", ["graph_ids", "graph_ids_ptr"])
 def test_half_of_the_ids(brains: Path, tmp_path: Path, missing: str) -> None:
     import_to(brains, tmp_path / "set")
-    index = tmp_path / "set" / "graphset.json"
-    plain = json.loads(index.read_text())
-    del plain["arrays"][missing]
-    index.write_text(json.dumps(plain))
+    as_saved_before(tmp_path / "set", missing)
     with pytest.raises(UserError, match="lists only one of graph_ids and graph_ids_ptr"):
+        GraphSet.load(tmp_path / "set")
+
+
+def test_half_a_character_in_a_saved_set(brains: Path, tmp_path: Path) -> None:
+    import_to(brains, tmp_path / "set")
+    as_saved_before(tmp_path / "set")
+    index = tmp_path / "set" / "graphset.json"
+    index.write_text(index.read_text().replace('"a"', r'"\ud800"'))
+    with pytest.raises(UserError, match=r"graphset\.json is damaged"):
         GraphSet.load(tmp_path / "set")
 
 
@@ -268,3 +280,22 @@ def test_a_split_column_without_validation_or_of_other_values(tmp_path: Path) ->
     found = import_data(table(["fold1", "fold2"] * 6), wishes=Wishes(label="label"))
     assert not found.splits
     assert "column 'split' is not used: it holds 'fold1'" in found.notes[0]
+
+
+def test_networkx_keeps_the_names_of_nodes() -> None:
+    graph = nx.Graph([("roi0", "roi10"), ("roi10", "roi2")], y="a")
+    found = GraphSet.from_networkx([graph, nx.path_graph(3).copy()], "mine", class_names=())
+    assert found.node_names is not None
+    assert list(found.node_names) == ["roi0", "roi10", "roi2", "0", "1", "2"]
+    back = found.to_networkx()
+    assert set(back[0].edges) == {("roi0", "roi10"), ("roi10", "roi2")}
+    assert_equal(GraphSet.from_networkx(back, "mine", class_names=()), found)
+    assert GraphSet.from_networkx([nx.path_graph(3)], "mine", class_names=()).node_names is None
+    twice = replace(found, node_names=Texts.of(["x"] * 6))
+    assert list(twice.to_networkx()[0].nodes) == [0, 1, 2]
+
+
+def test_damaged_lists_of_rows_left_out(tmp_path: Path) -> None:
+    (tmp_path / "skipped.csv").write_text("row,reason\nx,y\n")
+    with pytest.raises(UserError, match=r"skipped\.csv is damaged"):
+        list(read_skipped(tmp_path))

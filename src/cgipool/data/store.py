@@ -71,6 +71,7 @@ def load(folder: Path, mmap: bool) -> dict[str, Any]:
     """The fields of a saved set; the files are checked against `graphset.json` by type and shape."""
     index = _read_index(folder)
     try:
+        json.dumps(index, ensure_ascii=False).encode()  # half a character (a lone surrogate) could not be written again
         listed = {str(name): (str(a["dtype"]), tuple(a["shape"])) for name, a in index["arrays"].items()}
         fields: dict[str, Any] = {
             "name": str(index["name"]),

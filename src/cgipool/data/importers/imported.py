@@ -103,7 +103,11 @@ def read_ids(folder: str | Path) -> dict[str, list[str]]:
 def read_skipped(folder: str | Path) -> Iterator[Skipped]:
     """The rows that an import left out, as its skipped.csv lists them; none where there is no such file."""
     path = Path(folder) / SKIPPED
-    if path.is_file():
+    if not path.is_file():
+        return
+    try:
         with path.open(encoding="utf-8", newline="") as stream:
             for row in csv.DictReader(stream):
                 yield Skipped(int(row["row"]), row["reason"], row["text"])
+    except (KeyError, TypeError, ValueError, csv.Error):
+        raise UserError(f"{path} is damaged: it does not list rows, reasons and texts") from None
