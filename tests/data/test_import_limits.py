@@ -81,12 +81,14 @@ def test_parquet_that_expands_too_far(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "expands to more than" in refused(path)
 
 
-@pytest.mark.parametrize("damage", ["cut", "nonsense", "nested"])
+@pytest.mark.parametrize("damage", ["cut", "nonsense", "footer", "nested"])
 def test_damaged_parquet(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "mine.parquet"
     pq.write_table(pa.table({"smiles": [["C"], ["CC"]], "label": [0, 1]}), path)
     if damage == "cut":
         path.write_bytes(path.read_bytes()[:-20])
+    if damage == "footer":
+        path.write_bytes(path.read_bytes()[:-60] + b"\xff" * 52 + path.read_bytes()[-8:])
     if damage == "nonsense":
         path.write_bytes(b"PAR1nonsensePAR1")
     said = refused(path)
