@@ -159,13 +159,13 @@ def test_columns_are_passed_through(model: Path, tmp_path: Path, capsys: pytest.
 
 def test_the_graph_that_is_meant(tmp_path: Path) -> None:
     path = tmp_path / "new.csv"
-    path.write_text("id,smiles\n2,C\nb,CC\nb,CCC\n0,CCCC\n,CO\n")
+    path.write_text("id,smiles\n2,C\nb,CC\nb,CCC\n0,CCCC\n,CO\n4,CN\n")
     main(["data", "import", str(path), "--unlabelled", "--out", str(tmp_path / "set")])
     for place in (path, tmp_path / "set"):
-        assert [position_of(place, text) for text in ("2", "0", "1", "4", "77")] == [0, 3, 1, 4, 77]
+        assert [position_of(place, text) for text in ("2", "0", "1", "4", "77")] == [0, 3, 1, 5, 77]
         with pytest.raises(UserError, match=r"several graphs of .* have the id 'b'.* 1 and 2"):
             position_of(place, "b")
-        for text in ("c", "-1", "1.0", "٣", "9" * 30):
+        for text in ("c", "-1", "1.0", "", "٣", "9" * 30):
             with pytest.raises(UserError, match=r"has the id .*, and it is not a position counted from 0"):
                 position_of(place, text)
     assert position_of(path, "CCCC", Asked(id="smiles")) == 3
@@ -179,6 +179,8 @@ def test_a_set_imported_in_another_way(model: Path, tmp_path: Path, capsys: pyte
     assert main(["predict", str(model), str(tmp_path / "set")]) == 2
     said = capsys.readouterr().err
     assert "imported with --largest-fragment, the model's training set without it: import it again without" in said
+    assert main(["explain", str(model), str(tmp_path / "set"), "--graph", "0"]) == 2
+    assert "imported with --largest-fragment" in capsys.readouterr().err
     assert main(arguments) == 0
     assert main(["predict", str(model), str(tmp_path / "set")]) == 0
     features = tmp_path / "set" / "features.json"

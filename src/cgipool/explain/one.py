@@ -24,7 +24,7 @@ from cgipool.fitted import FittedModel
 from cgipool.network import Network
 from cgipool.picture import PLAIN, Scale
 from cgipool.pool import method_named
-from cgipool.predict_input import CHUNK, chunks_of, count_of, open_graphs, position_of
+from cgipool.predict_input import CHUNK, check_featurizer, chunks_of, count_of, open_graphs, position_of
 from cgipool.words import counted
 
 if TYPE_CHECKING:
@@ -207,6 +207,7 @@ def explain_at(model: FittedModel, path: str | Path, which: str | int, member: i
     graphs = None if is_table(place) else open_graphs(path)
     number = position_of(path, which) if isinstance(which, str) else which
     if graphs is not None:
+        check_featurizer(model, graphs, path)
         return replace(explain_graph(model, graphs, number, member), id=id_at(place, number, graphs))
     first = max(number, 0) // CHUNK * CHUNK
     chunk = next(chunks_of(path, model, None, first, number + 1), None)
