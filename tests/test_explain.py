@@ -39,7 +39,7 @@ from cgipool.explain.subgraphs import edges_left, random_nodes
 from cgipool.fitted import FittedModel, fit
 from cgipool.picture import COLOURS, Scale, layout, pooling_figure, rough_layout, steps, steps_from
 from cgipool.pool import TopKPool
-from cgipool.predict import graph_chunks
+from cgipool.predict_input import graph_chunks
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

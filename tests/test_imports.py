@@ -25,7 +25,7 @@ LAYERS = [
     ("study",),
     ("report",),
     ("released", "fitted", "inputs"),
-    ("estimator", "predict", "predict_on_ray"),
+    ("estimator", "predict", "predict_input", "predict_on_ray"),
     ("contract",),
     ("picture", "explain", "demo", "cli"),
     ("__init__", "__main__"),

@@ -20,9 +20,11 @@ from cgipool import GraphSet, load_dataset
 from cgipool.cli import main
 from cgipool.cli.predict import _write
 from cgipool.data.features import Encoder
+from cgipool.data.importers.lines import Asked, Line, lines_of
 from cgipool.errors import UserError
 from cgipool.fitted import FittedModel
-from cgipool.predict import CHUNK, Chunk, Row, Rows, Writer, chunks_of, count_of, ids_of, known_to, lines_of, shard_of
+from cgipool.predict import Row, Rows, Writer, shard_of
+from cgipool.predict_input import CHUNK, Chunk, chunks_of, count_of, known_to
 from cgipool.predict_on_ray import Wish, predict_range
 from cgipool.study.share import shard_of_rank
 
@@ -214,20 +216,25 @@ def test_shares_of_an_import_keep_its_ids(model: Path, tmp_path: Path, capsys: p
 
 
 def test_ids_from_any_graph_on(tmp_path: Path) -> None:
-    """Over several blocks of the file; quotes, line breaks and space are kept."""
+    """Over several blocks of the file; quotes and space are kept, a line break is escaped."""
     names = [f"g{g}" for g in range(200_000)] + [' "odd",\nname ', ""]
     with (tmp_path / "ids.csv").open("w", encoding="utf-8", newline="") as stream:
         csv.writer(stream).writerows([("graph", "row", "id"), *((g, g + 1, name) for g, name in enumerate(names))])
-    assert list(ids_of(tmp_path, 199_998)) == ["g199998", "g199999", ' "odd",\nname ', "200002"]
-    assert list(ids_of(tmp_path, 200_002)) == []
+    assert [line.id for line in lines_of(tmp_path, None, 199_998)] == [
+        "g199998",
+        "g199999",
+        r' "odd",\nname ',
+        "200001",
+    ]
+    assert list(lines_of(tmp_path, None, 200_002)) == []
 
 
 def test_a_task_of_ray_needs_no_line_of_text_but_its_own(model: Path, tmp_path: Path) -> None:
     """Read from its beginning by every task, a file would be read as many times as there are tasks."""
     load_dataset("motifs").subset(range(20)).save(tmp_path / "set")
     (tmp_path / "set" / "ids.csv").write_text("not to be read")
-    wish = Wish(str(tmp_path / "set"), None, "cpu", as_json=False, strict=False)
-    text, graphs, *_ = predict_range(model.read_bytes(), wish, 10, 13, ["a", "b", "c"])
+    wish = Wish(str(tmp_path / "set"), Asked(), "cpu", as_json=False, strict=False)
+    text, graphs, *_ = predict_range(model.read_bytes(), wish, 10, 13, [Line("a"), Line("b"), Line("c")])
     assert graphs == 3
     assert [line.partition(",")[0] for line in text.splitlines()] == ["a", "b", "c"]
 
@@ -252,9 +259,9 @@ def test_lines_of_inputs(model: Path, tmp_path: Path) -> None:
     load_dataset("motifs").subset(range(5)).save(tmp_path / "set")
     assert list(lines_of(tmp_path / "set")) == []
     (tmp_path / "set" / "ids.csv").write_text("graph,row\n0,1\n1,3\n2,4\n3,5\n4,6\n")
-    assert list(lines_of(tmp_path / "set", None, 1, 3)) == ["3", "4"]
+    assert list(lines_of(tmp_path / "set", None, 1, 3)) == [Line("1"), Line("2")]
     (tmp_path / "new.csv").write_text("smiles\nC\nCC\nCCO\n")
-    assert list(lines_of(tmp_path / "new.csv", None, 1, 3)) == [("2", "CC"), ("3", "CCO")]
+    assert list(lines_of(tmp_path / "new.csv", None, 1, 3)) == [Line("1", "CC"), Line("2", "CCO")]
 
 
 def test_molecules_from_a_table(tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,7 +290,7 @@ def test_molecules_from_a_table(tmp_path: Path, capsys: pytest.CaptureFixture, m
         assert main(["predict", "m.safetensors", "new.csv", "--shard", f"{number}/2"]) == 0
         assert [line.partition(",")[0] for line in capsys.readouterr().out.splitlines()] == ids
     assert main(["predict", "m.safetensors", "train"]) == 0
-    assert capsys.readouterr().out.splitlines()[1].startswith("1,")
+    assert capsys.readouterr().out.splitlines()[1].startswith("0,")
 
 
 def test_a_model_of_graphs_reads_no_smiles(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -14,6 +14,7 @@ from cgipool.data.graphs import GraphSet
 from cgipool.errors import UserError, unknown, whole_number
 from cgipool.fitted import FittedModel, fit
 from cgipool.inputs import encode_labels, is_smiles, labels_of, names_of, seed_of, to_graphset, weights_by_class
+from cgipool.predict_input import check_featurizer
 from cgipool.training.recipe import SETTINGS, Recipe
 from cgipool.training.task import printing
 
@@ -282,7 +283,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     def _read(self, X: Any) -> GraphSet:
         plain = self._fitted.featurizer
-        return to_graphset(X, featurize=None if plain is None else lambda smiles: _featurized(smiles, plain))
+        graphs = to_graphset(X, featurize=None if plain is None else lambda smiles: _featurized(smiles, plain))
+        check_featurizer(self._fitted, graphs, graphs.name)
+        return graphs
 
 
 class NotTrainedError(UserError, NotFittedError):

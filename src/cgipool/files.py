@@ -125,7 +125,7 @@ def parsing(path: Path | str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+        raise UserError(f"cannot read {path}: {error.strerror or excerpt(str(error))}") from None
     except RecursionError:
         raise UserError(f"{path} is damaged: nested too deeply") from None
     except MemoryError:

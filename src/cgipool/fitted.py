@@ -255,6 +255,7 @@ def fit(
     weight = None if sample_weight is None else np.asarray(sample_weight)
     shares = tuple(class_shares(graphs, ids, weight).tolist())
     sizes, names = Sizes.of(graphs.sizes[ids]), graphs.class_names
+    featurizer = graphs.featurizer if featurizer is None else featurizer
     return FittedModel(
         method, chosen, names, encoder, shares, sizes, members, about, featurizer, device, history=history
     )

@@ -13,9 +13,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cgipool.data.importers.lines import Asked, lines_of
 from cgipool.errors import UserError
 from cgipool.fitted import FittedModel
-from cgipool.predict import CHUNK, Rows, chunks_from, count_of, lines_of, written
+from cgipool.predict import Rows, written
+from cgipool.predict_input import CHUNK, chunks_from, count_of
 from cgipool.study.ray_cluster import connected, ray_package
 
 RANGE = 16 * CHUNK
@@ -29,7 +31,7 @@ class Wish(NamedTuple):
     """What is to be predicted, and how it is to be told."""
 
     data: str
-    column: str | None
+    asked: Asked
     device: str
     as_json: bool
     strict: bool
@@ -39,7 +41,7 @@ def predict_on_ray(on: str, model: Path, wish: Wish, start: int = 0, stop: int |
     """The rows of all graphs, or of those from `start` up to `stop`, range after range in their order; `on` says which
     Ray, as for studies."""
     FittedModel.load(model)  # what is wrong with it is told here
-    end = count_of(wish.data) if stop is None else stop
+    end = count_of(wish.data, wish.asked) if stop is None else stop
     with connected(on, wish.device, 1) as count:
         yield from in_order(count, model, wish, range(start, end, RANGE), end)
 
@@ -53,7 +55,7 @@ def in_order(count: int, model: Path, wish: Wish, firsts: range, end: int) -> It
     task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=3, max_calls=0)(predict_range)
     content = ray.put(model.read_bytes())
     waiting, under_way = deque(firsts), deque[Any]()
-    lines = lines_of(wish.data, wish.column, firsts.start, end)
+    lines = lines_of(wish.data, wish.asked, firsts.start, end)
     while waiting or under_way:
         while waiting and len(under_way) < AHEAD * count:
             first = waiting.popleft()
@@ -76,7 +78,8 @@ def _rows(ray: Any, reference: Any) -> Rows:
 def predict_range(content: bytes, wish: Wish, start: int, stop: int, lines: list[Any]) -> tuple[Any, ...]:
     """In a worker: the `Rows` of a range, of which `lines_of` gives these lines, as plain values."""
     model = _model(content, wish.device)
-    parts = written(model, chunks_from(lines, wish.data, model, start, stop), wish.as_json, wish.strict)
+    chunks = chunks_from(lines, wish.data, model, start, stop, wish.asked)
+    parts = written(model, chunks, wish.as_json, wish.strict, wish.asked.keep)
     texts, *counts = zip(*parts, strict=True)
     return "".join(texts), *map(sum, counts)
 

@@ -25,6 +25,10 @@ NODES = "graph,node,label,height\nfirst,2,C,0.5\nfirst,9,N,1\nfirst,10,C,2\nseco
 NODES += "third,x,C,5\nthird,y,C,6\nthird,z,N,7\n"
 
 
+NAMES = ("dropped", "graph_ids", "node_names", "column_names")
+"""What an import keeps and a list of networkx graphs does not have."""
+
+
 def folder(place: Path, **files: str) -> Path:
     place.mkdir(exist_ok=True)
     for name, text in files.items():
@@ -91,7 +95,7 @@ def test_graphs_without_nodes_or_labels(tmp_path: Path) -> None:
 
 
 def test_edge_lists_against_a_slow_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cgipool.data.importers.table.BLOCK", 256)
+    monkeypatch.setattr("cgipool.data.importers.text.BLOCK", 256)
     generator = np.random.default_rng(0)
     made = [nx.gnp_random_graph(int(n), 0.4, seed=int(n)) for n in generator.integers(4, 15, 20)]
     rows = [(g, u, v) for g, graph in enumerate(made) for u, v in graph.edges]
@@ -105,7 +109,7 @@ def test_edge_lists_against_a_slow_program(tmp_path: Path, monkeypatch: pytest.M
     )
     for g, graph in enumerate(made):
         graph.graph["y"] = g % 2
-    assert_equal(import_data(path).graphs, GraphSet.from_networkx(made, "mine"), ignore=("dropped",))
+    assert_equal(import_data(path).graphs, GraphSet.from_networkx(made, "mine"), ignore=NAMES)
 
 
 EDGE_FAULTS = {
@@ -129,7 +133,7 @@ EDGE_FAULTS = {
     "no edges at all": ({"edges": "graph,source,target\n"}, "{path}/graphs.csv, row 1: graph 'first': it has no nodes"),
     "not a number": (
         {"nodes": NODES.replace("0.5", "nan")},
-        "mine: column 0 of attributes holds 1 value that is NaN",
+        "mine: column 'height' of attributes holds 1 value that is NaN",
     ),
 }
 
@@ -371,4 +375,4 @@ def test_ids_with_commas_and_quotes(tmp_path: Path) -> None:
     with (tmp_path / "edges.csv").open("w", newline="") as stream:
         csv.writer(stream).writerows([["graph", "source", "target"], *([name, 0, 1] for name in names)])
     import_data(tmp_path).save(tmp_path / "set")
-    assert read_ids(tmp_path / "set")["id"] == names
+    assert read_ids(tmp_path / "set")["id"] == [names[0], r"two\nlines"]

@@ -1,5 +1,6 @@
 """Tables of SMILES and SDF files: what is read, what is left out and said so, and one line for every fault."""
 
+import codecs
 import gzip
 import warnings
 from pathlib import Path
@@ -14,6 +15,7 @@ from rdkit import Chem
 from cgipool.data import describe, load_dataset
 from cgipool.data.importers import Imported, Skipped, Wishes, import_data
 from cgipool.data.importers.sdf import records
+from cgipool.data.importers.text import Text
 from cgipool.data.molecules import MoleculeFeaturizer
 from cgipool.errors import UserError
 
@@ -101,7 +103,7 @@ def test_a_wide_table_and_chosen_columns(tmp_path: Path) -> None:
 
 
 def test_blocks_are_read_one_after_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cgipool.data.importers.table.BLOCK", 64)
+    monkeypatch.setattr("cgipool.data.importers.text.BLOCK", 64)
     text = "smiles,label\n" + "".join(f"{'C' * (i % 9 + 1)},{i % 2}\n" for i in range(200))
     found = read(tmp_path, text)
     assert found.ids["row"] == list(range(1, 201))
@@ -158,7 +160,7 @@ def test_threshold(tmp_path: Path) -> None:
         ": column 'logS' goes from -1.5 to 2; a threshold of 9 does not make two classes"
     )
     said = refused(tmp_path, text + "CO,high\n", threshold=0.5)
-    assert said == ": column 'logS', row 5: 'high' is no number; --threshold needs numbers"
+    assert said == ": column 'logS', row 5: 'high' is not a number; --threshold needs numbers"
 
 
 @pytest.mark.parametrize("missing", ["", "NA", "nan", "N/A", "null"])
@@ -217,11 +219,33 @@ def test_many_whole_numbers_are_no_classes(tmp_path: Path) -> None:
     assert "holds 101 different numbers in 202 rows" in refused(tmp_path, text)
 
 
-def test_text_that_is_not_utf8(tmp_path: Path) -> None:
-    for text in ("smiles,läbel\nC,1\n", "smiles,label\nC,ä\n"):
-        (tmp_path / "mine.csv").write_bytes(text.encode("latin-1"))
-        with pytest.raises(UserError, match=r"mine\.csv is not UTF-8 text$"):
-            import_data(tmp_path / "mine.csv")
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-16-be", "utf-8-sig"])
+def test_text_in_other_encodings(tmp_path: Path, encoding: str) -> None:
+    text = "smiles,läbel,id\nC,süß,Stärke €\nCC,sauer,b\n"
+    mark = codecs.BOM_UTF16_BE if encoding == "utf-16-be" else b""
+    (tmp_path / "mine.csv").write_bytes(mark + text.encode(encoding))
+    found = import_data(tmp_path / "mine.csv", wishes=Wishes(label="läbel"))
+    assert found.graphs.class_names == ("sauer", "süß")
+    assert list(found.ids["id"]) == ["Stärke €", "b"]
+    assert any("read as Windows-1252" in note for note in found.notes) == (encoding == "cp1252")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"smiles,label\nC,\x81\n", " is neither UTF-8 nor Windows-1252 text"),
+        (b"smiles,label\nC,\0\n", " is not text: it holds zero bytes"),
+        (b"\xff\xfe\0\xd8a\0", " is damaged: 'utf-16-le' codec can't decode"),
+        (b"\x1f\x8b\x08garbage", " "),
+    ],
+)
+def test_what_is_not_text(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_bytes(content)
+    with pytest.raises(UserError) as caught:
+        import_data(path)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 SDF_SMILES = ["CCO", "c1ccccc1", "C[C@H](N)C(O)=O", "[Na+].[Cl-]"]
@@ -255,7 +279,7 @@ def test_sdf(tmp_path: Path) -> None:
 def test_sdf_records_are_those_of_rdkit(tmp_path: Path) -> None:
     path = sdf(tmp_path)
     theirs = [molecule.GetPropsAsDict() for molecule in Chem.SDMolSupplier(str(path))]
-    assert [record.data for record in records(path)] == [
+    assert [record.data for record in records(Text(path))] == [
         {key: " ".join(str(value).split()) for key, value in held.items()} for held in theirs
     ]
 

@@ -157,7 +157,7 @@ def test_one_atom_has_no_edge_but_the_columns() -> None:
 def test_what_is_no_molecule(text: str, reason: str, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UserError) as caught:
         MoleculeFeaturizer().graphs(["C", text])
-    assert str(caught.value) == f"molecule 1, {text!r}: {reason}"
+    assert str(caught.value) == f"molecule 1, {text.strip()!r}: {reason}"
     assert capfd.readouterr().err == ""
 
 

@@ -203,7 +203,7 @@ def test_other_bad_files(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"cannot write .*: No such file"):
         write_splits(tmp_path / "nowhere" / "splits.json", [])
     path.write_text("{")
-    with pytest.raises(UserError, match="is no splits file"):
+    with pytest.raises(UserError, match="is damaged"):
         read_splits(path, 5)
     path.write_text('{"splits": []}')
     with pytest.raises(UserError, match="holds no split"):

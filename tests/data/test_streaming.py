@@ -140,7 +140,7 @@ def test_an_sdf_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("with_nodes", [False, True])
 def test_edge_lists_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_nodes: bool) -> None:
-    monkeypatch.setattr("cgipool.data.importers.table.BLOCK", 400)
+    monkeypatch.setattr("cgipool.data.importers.text.BLOCK", 400)
     monkeypatch.setattr(edge_lists, "PIECE", 200)
     rng = np.random.default_rng(1)
     folder = tmp_path / "mine"

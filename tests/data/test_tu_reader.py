@@ -267,7 +267,7 @@ def test_declared_size_must_be_true(tmp_path: Path, size: int, reason: str) -> N
 def test_expansion_beyond_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = zipped(write_tu(tmp_path / "toy"))
     with_declared_size(path, "TOY/TOY_A.txt", limits.HARMLESS + 1)
-    said = "set CGIPOOL_MAX_SIZE to a larger size such as 1GB"
+    said = "raise --max-size or CGIPOOL_MAX_SIZE, for example to 1GB"
     told = f"expands to {limits.HARMLESS + 1:,} bytes, and {limits.HARMLESS:,} are allowed; if you trust it, {said}"
     assert failure(path) == f"{path}: member 'TOY/TOY_A.txt' {told}"
     monkeypatch.setenv("CGIPOOL_MAX_SIZE", "1G")

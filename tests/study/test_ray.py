@@ -20,7 +20,8 @@ from cgipool import load_dataset
 from cgipool.cli import main
 from cgipool.errors import UserError
 from cgipool.fitted import FittedModel
-from cgipool.predict import Rows, chunks_of, written
+from cgipool.predict import Rows, written
+from cgipool.predict_input import chunks_of
 from cgipool.predict_on_ray import Wish, in_order
 from cgipool.study import on_ray, ray_cluster
 from cgipool.study.cell import Cell

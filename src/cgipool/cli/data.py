@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cgipool.cli.options import AS_JSON
+from cgipool.cli.options import AS_JSON, ID, MAX_ATOMS, MAX_SIZE, parse_size
 from cgipool.errors import unknown
 from cgipool.words import counted
 
@@ -53,14 +53,13 @@ def info(
     from cgipool.cli.progress import downloading
     from cgipool.cli.tables import info_table, output
     from cgipool.data import describe, load_dataset
-    from cgipool.data.importers import featurizer_of
 
     with downloading() as progress:
         described = describe(load_dataset(data, unlabelled=True, progress=progress))
     if as_json:
         typer.echo(json.dumps(described))
     else:
-        output().print(info_table(described, featurizer_of(data)))
+        output().print(info_table(described))
 
 
 @app.command()
@@ -91,6 +90,7 @@ def import_(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the set is saved; an earlier one is replaced.")],
     label: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column with the classes.")] = None,
     smiles: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column with the molecules.")] = None,
+    id_: ID = None,
     name: Annotated[str | None, typer.Option(help="What the set is called; by default as PATH.")] = None,
     form: Annotated[
         str, typer.Option("--format", help="auto, tu, smiles, sdf, graphml, edges or pyg; auto tells by the path.")
@@ -110,24 +110,37 @@ def import_(
         int | None, typer.Option(min=1, metavar="N", help="Write N splits by scaffold to DIR/scaffold-splits.json.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the splits by scaffold.")] = 0,
+    max_atoms: MAX_ATOMS = 3000,
+    max_size: MAX_SIZE = None,
     as_json: AS_JSON = False,
 ) -> None:
     """Read data of your own (TU, SMILES, SDF, GraphML, edge lists, PyG) and save it for the other commands."""
     from cgipool.cli.tables import info_table, output
     from cgipool.data import describe
-    from cgipool.data.importers import Wishes, featurizer_of, import_to, read_skipped
+    from cgipool.data.importers import Wishes, import_to, read_skipped
 
-    wishes = Wishes(label, smiles, threshold, skip_unlabelled, strict, largest_fragment, unlabelled)
+    wishes = Wishes(
+        label=label,
+        smiles=smiles,
+        threshold=threshold,
+        skip_unlabelled=skip_unlabelled,
+        strict=strict,
+        largest_fragment=largest_fragment,
+        unlabelled=unlabelled,
+        id=id_,
+        max_atoms=max_atoms,
+        max_size=parse_size(max_size),
+    )
     scaffolds = None if scaffold_splits is None else (scaffold_splits, seed)
     with _importing() as tell:
         saved = import_to(path, out, form=form, name=name, wishes=wishes, scaffolds=scaffolds, tell=tell)
     described = describe(saved.graphs)
     if as_json:
         skipped = [row._asdict() for row in read_skipped(out)]
-        typer.echo(json.dumps(described | {"skipped": skipped, "out": str(out)}))
+        typer.echo(json.dumps(described | {"skipped": skipped, "notes": saved.notes, "out": str(out)}))
         return
     console = output()
-    console.print(info_table(described, featurizer_of(out)))
+    console.print(info_table(described))
     for line in _closing(saved, out):
         console.print(line, soft_wrap=True)
 
@@ -155,13 +168,16 @@ def _importing() -> Iterator["Tell"]:
 def _closing(saved: "Saved", out: Path) -> Iterator[str]:
     """What was left out, row by row where it is little, and where things are."""
     from cgipool.data.importers import read_skipped
+    from cgipool.data.importers.given import GIVEN
 
+    yield from saved.notes
     for row, reason, text in islice(read_skipped(out), LISTED):
         yield f"left out: row {row}, {text!r}: {reason}"
     if saved.skipped > LISTED:
         yield f"left out: {counted(saved.skipped - LISTED, 'more row')}, all listed in {out / 'skipped.csv'}"
     for file, count in saved.splits.items():
-        yield f"{counted(count, 'split')}: {out / file}"
+        used = ", by the column 'split'; `train` uses it unless told otherwise" if file == GIVEN else ""
+        yield f"{counted(count, 'split')}: {out / file}{used}"
     yield f"saved in {out}"
 
 

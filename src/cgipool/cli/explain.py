@@ -53,9 +53,10 @@ def explain(
     device: DEVICE = "cpu",
 ) -> None:
     """Show which nodes a model keeps at each level, with what scores, and whether that means anything."""
+    from cgipool.data.importers.lines import is_table
     from cgipool.files import writable
     from cgipool.fitted import FittedModel
-    from cgipool.predict import is_table, open_graphs
+    from cgipool.predict_input import open_graphs
 
     _check_drawing(graph, out, against)
     if graph is None and scores is None and not faithful:

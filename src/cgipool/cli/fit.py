@@ -43,7 +43,6 @@ def fit(
     """
     from cgipool.cli.progress import downloading, reporting
     from cgipool.data import load_dataset
-    from cgipool.data.importers import featurizer_of
     from cgipool.files import writable
     from cgipool.fitted import fit as fit_model
     from cgipool.study.estimate import on_a_cpu
@@ -73,7 +72,6 @@ def fit(
                 seed=seed,
                 device=device,
                 jobs=jobs,
-                featurizer=featurizer_of(data),
                 folder=folder,
                 resume=resume,
                 overwrite=overwrite,

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from cgipool.cli.options import DEVICE, MODEL
+from cgipool.cli.options import DEVICE, ID, MAX_ATOMS, MAX_SIZE, MODEL, parse_size
+from cgipool.errors import UserError
 from cgipool.words import counted
 
 if TYPE_CHECKING:
+    from cgipool.data.importers.lines import Asked
     from cgipool.predict import Rows
 
 TELL = 0.5
@@ -26,12 +28,22 @@ OVER = "\r\x1b[K"
 def predict(
     model: MODEL,
     data: Annotated[
-        str, typer.Argument(metavar="INPUT", help="A TU archive or folder, a saved set, a name, or a CSV of SMILES.")
+        str,
+        typer.Argument(
+            metavar="INPUT",
+            help="A TU archive or folder, a saved set, a name; or molecules: a table of SMILES (CSV, TSV, .smi, "
+            "Parquet), an SDF, or - for standard input.",
+        ),
     ],
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Where the rows go. Default: stdout.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Lines of JSON instead of CSV.")] = False,
     smiles: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="The column of SMILES. Default: the one called so.")
+    ] = None,
+    id_: ID = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="Pass this column of INPUT through; all: every column. May be repeated."),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first graph that cannot be read.")] = False,
     shard: Annotated[
@@ -51,36 +63,64 @@ def predict(
             "node must see INPUT under the same path.",
         ),
     ] = None,
+    max_atoms: MAX_ATOMS = 3000,
+    max_size: MAX_SIZE = None,
 ) -> None:
     """Predict the class of every graph: id, prediction, a probability for each class.
 
     The graphs need no class of their own: a TU set may lack its graph labels, and `data import --unlabelled` makes a
     saved set of other formats. A graph that cannot be read has a row without probabilities and with the reason. Memory
     does not grow with the number of graphs; a saved set stays on disk. Of the shares of a CSV the first alone has the
-    header.
+    header. Graphs without an id are known by their position, counted from 0.
     """
+    from cgipool.data.importers.lines import Asked
+    from cgipool.data.importers.piped import STDIN, from_stdin
+
+    if data == STDIN and (shard is not None or on is not None):
+        raise UserError("standard input is read by one process: no --shard and no --on")
+    asked = Asked(smiles, id_, tuple(keep or ()), max_atoms, parse_size(max_size))
+    with from_stdin(data, asked) as path:
+        _predict(model, path, asked, out, as_json, strict, shard, device, on)
+
+
+def _predict(
+    model: Path,
+    data: str,
+    asked: "Asked",
+    out: Path | None,
+    as_json: bool,
+    strict: bool,
+    shard: str | None,
+    device: str,
+    on: str | None,
+) -> None:
+    from cgipool.data.importers.lines import kept_columns, unnamed
     from cgipool.files import writable
     from cgipool.fitted import FittedModel
-    from cgipool.predict import Writer, chunks_of, count_of, shard_of, written
+    from cgipool.predict import Writer, shard_of, written
+    from cgipool.predict_input import chunks_of, count_of
 
     number, shards = _share(shard)
     if out is not None:
         writable(out)
     fitted = FittedModel.load(model, "cpu" if on is not None else device)
-    start, stop = (0, None) if shards == 1 else shard_of(count_of(data), number, shards)
+    asked = asked._replace(keep=kept_columns(data, asked.keep))
+    if note := unnamed(data, asked):
+        typer.echo(note, err=True)
+    start, stop = (0, None) if shards == 1 else shard_of(count_of(data, asked), number, shards)
     if on is None:
-        parts = written(fitted, chunks_of(data, fitted, smiles, start, stop), as_json, strict)
+        parts = written(fitted, chunks_of(data, fitted, asked, start, stop), as_json, strict, asked.keep)
     else:
         from cgipool.predict_on_ray import Wish, predict_on_ray
 
-        wish = Wish(str(Path(data).resolve()) if Path(data).exists() else data, smiles, device, as_json, strict)
+        wish = Wish(str(Path(data).resolve()) if Path(data).exists() else data, asked, device, as_json, strict)
         parts = predict_on_ray(on, model, wish, start, stop)
     if shard == "rank" and out is not None:
         out = out.with_name(f"{out.stem}-{number}-of-{shards}{out.suffix}")
     began = time.monotonic()
     first = list(itertools.islice(parts, 1))  # what is wrong with Ray is told before an earlier file is overwritten
     with _output(out) as stream:
-        Writer(stream, fitted.class_names, as_json, headed=number == 1)
+        Writer(stream, fitted.class_names, as_json, headed=number == 1, keep=asked.keep)
         _write(itertools.chain(first, parts), stream, began)
 
 

@@ -1,7 +1,7 @@
 """What the commands print on stdout, as rich tables; no torch."""
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,16 +110,16 @@ def catalogue_table(catalogue: Mapping[str, "Entry"], places: Mapping[str, str])
     return table
 
 
-def info_table(described: Mapping[str, Any], featurizer: Mapping[str, Any] | None = None) -> Table:
-    """A description of a data set, one fact a line; the featuriser of molecules names the label columns."""
+def info_table(described: Mapping[str, Any]) -> Table:
+    """A description of a data set, one fact a line."""
     table = Table(show_header=False, box=None, pad_edge=False)
-    for fact, words in _facts(described, featurizer or {}):
+    for fact, words in _facts(described):
         table.add_row(fact, Text(words))
     return table
 
 
-def _facts(d: Mapping[str, Any], featurizer: Mapping[str, Any]) -> list[tuple[str, str]]:
-    nodes, edges, twins = d["node_columns"], d["edge_columns"], d["duplicates"]
+def _facts(d: Mapping[str, Any]) -> list[tuple[str, str]]:
+    nodes, edges, twins, called = d["node_columns"], d["edge_columns"], d["duplicates"], d["column_names"]
     facts = [
         ("name", d["name"]),
         ("graphs", f"{d['graphs']:,}"),
@@ -127,14 +127,14 @@ def _facts(d: Mapping[str, Any], featurizer: Mapping[str, Any]) -> list[tuple[st
         ("", f"from {d['smallest']} to {d['largest']}, median {d['median']:g}; {d['isolated_nodes']:,} isolated"),
         ("edges", f"{d['edges']:,}, {d['edges_per_graph']:.2f} per graph (each counted once)"),
         *_classes(d["classes"]),
-        ("node labels", _columns(nodes["labels"], featurizer.get("atoms", ()))),
-        ("node attributes", _floats(nodes["attributes"])),
+        ("node labels", _columns(nodes["labels"], called.get("category", ()))),
+        ("node attributes", _floats(nodes["attributes"], called.get("attributes", ()))),
     ]
     if nodes["truth"]:
         facts.append(("node truth", "which nodes decide the class is known"))
     facts += [
-        ("edge labels", _columns(edges["labels"], featurizer.get("bonds", ()))),
-        ("edge attributes", _floats(edges["attributes"])),
+        ("edge labels", _columns(edges["labels"], called.get("edge_category", ()))),
+        ("edge attributes", _floats(edges["attributes"], called.get("edge_attributes", ()))),
         ("edge weights", "yes" if edges["weight"] else "none"),
     ]
     if d["note"]:
@@ -167,16 +167,16 @@ def _classes(classes: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [("classes" if place == 0 else "", line) for place, line in enumerate(lines or ["not known"])]
 
 
-def _columns(labels: list[int], known: Iterable[Mapping[str, Any]]) -> str:
-    """How many values each label column has, by its name where all have one."""
-    names = [str(column["name"]) for column in known]
-    if len(names) != len(labels):
-        names = [f"column {j}" for j in range(len(labels))]
+def _columns(labels: list[int], known: Sequence[str]) -> str:
+    """How many values each label column has, by its name where it has one."""
+    names = known or [f"column {j}" for j in range(len(labels))]
     return "; ".join(f"{name}: {counted(count, 'value')}" for name, count in zip(names, labels, strict=True)) or "none"
 
 
-def _floats(count: int) -> str:
-    return counted(count, "column") if count else "none"
+def _floats(count: int, known: Sequence[str]) -> str:
+    if not count:
+        return "none"
+    return counted(count, "column") + (f": {', '.join(known)}" if known else "")
 
 
 def demo_tables(shown: "Shown") -> list[Table | str]:

@@ -10,7 +10,7 @@ import typer
 from cgipool.cli.errors import exclude
 from cgipool.cli.launched import check_launch, spoken_once
 from cgipool.cli.options import DATA
-from cgipool.cli.train_splits import draw_splits, train_alone, train_by_all
+from cgipool.cli.train_splits import GIVEN, draw_splits, train_alone, train_by_all
 from cgipool.errors import UserError
 
 if TYPE_CHECKING:
@@ -60,8 +60,9 @@ def train(
     split_kind: Annotated[
         str | None,
         typer.Option(
-            help="random, stratified (by class), distinct (graphs alike stay on one side), or scaffold (of molecules). "
-            "Default: random, of folds stratified.",
+            help="random, stratified (by class), distinct (graphs alike stay on one side), scaffold (of molecules), or "
+            "given (by a column split of imported data). Default: given where there is one, else random; of folds "
+            "stratified.",
             rich_help_panel=SPLITS,
         ),
     ] = None,
@@ -189,6 +190,10 @@ def train(
         for name, other in (("--splits", splits), ("--first", first)):
             exclude(given, value, name, other)
     exclude("--splits-file", splits_file, "--split-kind", split_kind)
+    if split_kind == GIVEN:
+        exclude("--split-kind given", True, "--splits", splits)
+        exclude("--split-kind given", True, "--first", first)
+        exclude("--split-kind given", True, "--folds", folds)
     if (resume or overwrite) and out is None:
         raise UserError("--resume and --overwrite need --out DIR, the folder of the run")
     if distributed:
@@ -219,9 +224,10 @@ def train(
     choose()  # what is wrong with them is told before the data is read
     draw = functools.partial(
         draw_splits,
+        data=data,
         seed=seed,
-        count=splits or 1,
-        first=first or 0,
+        count=splits,
+        first=first,
         kind=split_kind,
         file=splits_file,
         folds=folds,

@@ -9,6 +9,7 @@ import typer
 
 from cgipool.cli.advice import tell_of_jobs
 from cgipool.cli.errors import Interrupted
+from cgipool.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,19 +19,47 @@ if TYPE_CHECKING:
     from cgipool.training.result import Result
 
 
+GIVEN = "given"
+"""The kind of split that a column of the source gives."""
+
+
 def draw_splits(
-    graphs: "GraphSet", seed: int, count: int, first: int, kind: str | None, file: Path | None, folds: int | None
+    graphs: "GraphSet",
+    data: str,
+    seed: int,
+    count: int | None,
+    first: int | None,
+    kind: str | None,
+    file: Path | None,
+    folds: int | None,
 ) -> "Sequence[Split]":
-    """The splits in a file, those of a cross-validation, or as many as asked for, drawn at random."""
+    """The splits in a file, those of a cross-validation, the one that the source gives, or as many as asked for, drawn
+    at random."""
     from cgipool.data import fold_splits, random_splits, read_splits
 
+    if kind == GIVEN or (kind is None and count is None and first is None and file is None and folds is None):
+        file = _given(data, asked=kind == GIVEN)
     if file is not None:
         splits = read_splits(file, graphs.n_graphs)
         _tell_of_left_out(splits, graphs.n_graphs)
         return splits
     if folds is not None:
         return fold_splits(graphs, folds, seed, kind or "stratified")
-    return random_splits(graphs, seed=seed, indices=range(first, first + count), kind=kind or "random")
+    start = first or 0
+    return random_splits(graphs, seed=seed, indices=range(start, start + (count or 1)), kind=kind or "random")
+
+
+def _given(data: str, asked: bool) -> Path | None:
+    """The file with the split that a column of the source gives, if there is one."""
+    from cgipool.data.importers.given import GIVEN as FILE
+
+    file = Path(data, FILE)
+    if file.is_file():
+        typer.echo(f"the split is the one that the column 'split' of the source gives ({file})", err=True)
+        return file
+    if asked:
+        raise UserError(f"{data} has no {FILE}: no column 'split' with train, val and test was imported with it")
+    return None
 
 
 def _tell_of_left_out(splits: "Sequence[Split]", count: int) -> None:

@@ -1,6 +1,6 @@
 """What must hold of a GraphSet. Each rule raises a one-line UserError that names what is broken."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +30,17 @@ DTYPES: dict[str, tuple[type, int]] = {
 STRETCH = 1 << 20
 """Entries of a pointer that are compared at a time."""
 
+TEXTS = ("graph_ids", "node_names")
+"""The texts of a GraphSet. Each is saved as two arrays: NAME, its bytes, and NAME_ptr, where each text begins."""
+
+SAVED = DTYPES | {
+    name: form for what in TEXTS for name, form in ((what, (np.uint8, 1)), (f"{what}_ptr", (np.int64, 1)))
+}
+"""Every array of a saved GraphSet."""
+
+NAMED = ("category", "attributes", "edge_category", "edge_attributes")
+"""The arrays whose columns may have names."""
+
 REQUIRED = ("node_ptr", "edge_ptr", "edge_disp", "y")
 
 
@@ -38,10 +49,15 @@ def check(graphs: "GraphSet") -> None:
     try:
         outline({name: getattr(graphs, name) for name in DTYPES})
         _classes(graphs.y, graphs.class_names)
-        _categories("category", graphs.category, graphs.category_names)
-        _categories("edge_category", graphs.edge_category, graphs.edge_category_names)
+        _categories("category", graphs.category, graphs.category_names, graphs.column_names.get("category", ()))
+        called = graphs.column_names.get("edge_category", ())
+        _categories("edge_category", graphs.edge_category, graphs.edge_category_names, called)
         for column in ("attributes", "edge_weight", "edge_attributes"):
-            finite(column, getattr(graphs, column))
+            finite(column, getattr(graphs, column), graphs.column_names.get(column, ()))
+        for name, count, thing in (("graph_ids", graphs.n_graphs, "graph"), ("node_names", graphs.n_nodes, "node")):
+            if (texts := getattr(graphs, name)) is not None:
+                texts.check(name, count, thing)
+        _column_names(graphs)
         _edges(graphs)
     except UserError as error:
         raise UserError(f"{excerpt(graphs.name)}: {error}") from None
@@ -78,14 +94,20 @@ def graph_ids(graphs: "GraphSet", ids: Iterable[int] | NDArray[Any]) -> NDArray[
     return chosen.astype(np.int64)
 
 
-def finite(name: str, values: NDArray[Any] | None) -> None:
+def column_name(names: Sequence[str], column: int) -> str:
+    """How messages call a column: by its name where the source gives one, else by its number from 0."""
+    return f"column {excerpt(names[column])!r}" if column < len(names) else f"column {column}"
+
+
+def finite(name: str, values: NDArray[Any] | None, columns: Sequence[str] = ()) -> None:
     """Raise where a float column holds NaN or infinity: how many, in which column."""
     if values is None or (good := np.isfinite(values)).all():
         return
     if values.ndim == 1:
         raise UserError(f"{name} holds {not_finite(int((~good).sum()))}")
     column = int(np.flatnonzero(~good.all(axis=0))[0])
-    raise UserError(f"column {column} of {name} holds {not_finite(int((~good[:, column]).sum()))}")
+    count = int((~good[:, column]).sum())
+    raise UserError(f"{column_name(columns, column)} of {name} holds {not_finite(count)}")
 
 
 def not_finite(count: int) -> str:
@@ -124,13 +146,24 @@ def _labels(name: str, codes: NDArray[Any], names: tuple[str, ...]) -> None:
         raise UserError(f"{name} goes from {codes.min()} to {codes.max()} but {given}")
 
 
-def _categories(name: str, codes: NDArray[np.int32] | None, names: tuple[tuple[str, ...], ...]) -> None:
+def _categories(
+    name: str, codes: NDArray[np.int32] | None, names: tuple[tuple[str, ...], ...], called: Sequence[str]
+) -> None:
     columns = 0 if codes is None else codes.shape[1]
     if columns != len(names):
         raise UserError(f"{name} has {counted(columns, 'column')} but {name}_names has {len(names)}")
     if codes is not None:
         for j, column in enumerate(codes.T):
-            _labels(f"column {j} of {name}", column, names[j])
+            _labels(f"{column_name(called, j)} of {name}", column, names[j])
+
+
+def _column_names(graphs: "GraphSet") -> None:
+    for name, columns in graphs.column_names.items():
+        if name not in NAMED:
+            raise UserError(f"column_names has {excerpt(name)!r}; it may have {', '.join(NAMED)}")
+        values = getattr(graphs, name)
+        if (count := 0 if values is None else values.shape[1]) != len(columns):
+            raise UserError(f"{name} has {counted(count, 'column')} but column_names has {len(columns)}")
 
 
 def _edges(graphs: "GraphSet") -> None:

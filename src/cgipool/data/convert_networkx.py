@@ -2,20 +2,22 @@
 
 Keys: `graph.graph["y"]` the class; of nodes `category` (one name or a list), `attributes` (one float or a list) and
 `truth`; of edges `weight`, `category`, `attributes`. Names are whole numbers or strings and come back as strings. Nodes
-are numbered in the order of `graph.nodes`. An undirected graph gives each edge both directions; in a directed one a
-missing reverse is completed and counted, in a multigraph repeats are taken out and counted. Other keys are
-not read; a warning names them. With no class names, `class_names=()`, no `y` is read: the
-classes are not known.
+are numbered in the order of `graph.nodes`; their names are kept unless they are the numbers 0, 1, 2 and so on. An
+undirected graph gives each edge both directions; in a directed one a missing reverse is completed and counted, in a
+multigraph repeats are taken out and counted. Other keys are not read; a warning names them.
+With no class names, `class_names=()`, no `y` is read: the classes are not known.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cgipool.data.names import Names, encode, encode_columns, look_up
+from cgipool.data.names import Names, encode, encode_columns, look_up, printable
 from cgipool.data.parts import Coded, Parts
+from cgipool.data.texts import Texts
 from cgipool.errors import UnusedDataWarning, UserError, excerpt, warn_user
 
 if TYPE_CHECKING:
@@ -38,7 +40,8 @@ def from_networkx(
     _warn_of_unread(graphs)
     category = _codes(parts.of_nodes("category"), category_names, "category")
     edge_category = _codes(parts.of_edges("edge_category"), edge_category_names, "edge category")
-    return parts.graphset(name, codes, classes, category, edge_category)
+    made = parts.graphset(name, codes, classes, category, edge_category)
+    return replace(made, node_names=_node_names(graphs), checked=True)
 
 
 def to_networkx(graphs: "GraphSet") -> list["networkx.Graph"]:
@@ -65,10 +68,25 @@ def to_networkx(graphs: "GraphSet") -> list["networkx.Graph"]:
         graph = (networkx.Graph if one_each else networkx.DiGraph)()
         if graphs.is_labelled:
             graph.graph["y"] = graphs.class_names[graphs.y[i]]
-        graph.add_nodes_from((p, nodes(start + p)) for p in range(stop - start))
-        graph.add_edges_from(zip(source.tolist(), target.tolist(), rows, strict=True))
+        keys = _node_keys(graphs, start, stop)
+        graph.add_nodes_from((keys[p], nodes(start + p)) for p in range(stop - start))
+        ends = ([keys[p] for p in end.tolist()] for end in (source, target))
+        graph.add_edges_from(zip(*ends, rows, strict=True))
         made.append(graph)
     return made
+
+
+def _node_names(graphs: Sequence["networkx.Graph"]) -> Texts | None:
+    """The names of all nodes; None where the nodes of every graph are the numbers 0, 1, 2, … in order."""
+    if all(list(graph.nodes) == list(range(len(graph))) for graph in graphs):
+        return None
+    return Texts.of(printable(str(node)) for graph in graphs for node in graph.nodes)
+
+
+def _node_keys(graphs: "GraphSet", start: int, stop: int) -> Sequence[int | str]:
+    """What the nodes of a graph are called: their names, if they have some that differ, else their numbers."""
+    names = [] if graphs.node_names is None else graphs.node_names[start:stop]
+    return names if len(set(names)) == stop - start else range(stop - start)
 
 
 def _records(**columns: NDArray[Any] | None) -> Callable[[int], dict[str, Any]]:

@@ -51,6 +51,7 @@ def describe(graphs: GraphSet) -> dict[str, Any]:
             "truth": graphs.node_truth is not None,
         },
         "edge_columns": edge_columns,
+        "column_names": {what: list(names) for what, names in graphs.column_names.items()},
         "note": "; ".join(_notes(graphs, any(edge_columns.values()))) or None,
         "dropped": dict(graphs.dropped),
         "duplicates": duplicates(graphs),

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cgipool.data.build import ranges
-from cgipool.data.check import graph_ids
+from cgipool.data.check import column_name, graph_ids
 from cgipool.data.graphs import GraphSet
 from cgipool.data.names import Names
 from cgipool.errors import UserError, unknown
@@ -145,9 +145,10 @@ class Encoder:
         if not any(column.any() for column in unknown):
             return {}
         reasons: dict[int, str] = {}
+        called = graphs.column_names.get("category", ())
         for nodes in _stretches(graphs, np.arange(graphs.n_graphs)):
             for j, column in enumerate(codes.of(nodes).T):
-                what = "degree" if self.source == "degree" else f"node label (column {j})"
+                what = "degree" if self.source == "degree" else f"node label ({column_name(called, j)})"
                 found = np.flatnonzero(unknown[j][column])
                 number = np.searchsorted(graphs.node_ptr, nodes[found], side="right") - 1
                 for graph, place in zip(*np.unique(number, return_index=True), strict=True):

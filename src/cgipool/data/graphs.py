@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from cgipool.data import build, check, join, store
 from cgipool.data.catalogue import family_of
 from cgipool.data.names import Names
+from cgipool.data.texts import Texts
 
 if TYPE_CHECKING:
     import networkx
@@ -61,12 +62,23 @@ class GraphSet:
     """[E, De] float columns of the edges."""
     node_truth: NDArray[np.bool_] | None = None
     """[N] which nodes decide the class, where that is known (generated sets)."""
+    graph_ids: Texts | None = None
+    """[G] what the source calls the graphs, empty where it gives one no id. Any sequence of texts may be given."""
+    node_names: Texts | None = None
+    """[N] what the source calls the nodes. Any sequence of texts may be given."""
+    column_names: dict[str, Names] = field(default_factory=dict)
+    """What the source calls the columns of "category", "attributes", "edge_category" and "edge_attributes"."""
+    featurizer: dict[str, Any] | None = None
+    """How raw inputs (SMILES) became these graphs, as `MoleculeFeaturizer.to_json` gives it; None for other sets."""
     dropped: dict[str, int] = field(default_factory=dict)
     """How this differs from its source, by name: "self-loops", "repeated edges", "one-way edges completed"."""
     checked: InitVar[bool] = False
     """True skips the checks: for arrays that passed them before."""
 
     def __post_init__(self, checked: bool) -> None:
+        for name in ("graph_ids", "node_names"):
+            if (texts := getattr(self, name)) is not None:
+                object.__setattr__(self, name, Texts.of(texts))
         if not checked:
             check.check(self)
 
@@ -203,6 +215,10 @@ class GraphSet:
             edge_category_names=self.edge_category_names,
             edge_attributes=cut(self.edge_attributes, edges),
             node_truth=cut(self.node_truth, nodes),
+            graph_ids=None if self.graph_ids is None else self.graph_ids.take(chosen),
+            node_names=None if self.node_names is None else self.node_names.take(nodes),
+            column_names=self.column_names,
+            featurizer=self.featurizer,
             checked=True,
         )
 

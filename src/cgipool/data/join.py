@@ -1,7 +1,7 @@
 """Several sets as one."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from cgipool.data.build import pointer
 from cgipool.data.names import Names, sort_key
+from cgipool.data.texts import Texts
 from cgipool.errors import UserError
 
 if TYPE_CHECKING:
@@ -45,9 +46,27 @@ def join(sets: Sequence["GraphSet"], name: str | None = None) -> "GraphSet":
         first.class_names,
         category_names=first.category_names,
         edge_category_names=first.edge_category_names,
+        graph_ids=_texts(sets, "graph_ids", [part.n_graphs for part in sets]),
+        node_names=_texts(sets, "node_names", [part.n_nodes for part in sets]),
+        column_names=shared_columns(sets),
+        featurizer=first.featurizer if all(part.featurizer == first.featurizer for part in sets) else None,
         **columns,
         checked=True,
     )
+
+
+def shared_columns(sets: Iterable["GraphSet"]) -> dict[str, Names]:
+    """The column names on which all sets agree."""
+    first, *others = (part.column_names for part in sets)
+    return {what: names for what, names in first.items() if all(part.get(what) == names for part in others)}
+
+
+def _texts(sets: Sequence["GraphSet"], what: str, counts: Sequence[int]) -> Texts | None:
+    """Ids or names of all sets; empty texts for a set that has none."""
+    held = [getattr(part, what) for part in sets]
+    if all(texts is None for texts in held):
+        return None
+    return Texts.join([Texts.of([""] * n) if texts is None else texts for texts, n in zip(held, counts, strict=True)])
 
 
 def merge(sets: Sequence["GraphSet"]) -> "GraphSet":

@@ -42,5 +42,5 @@ def parse_size(what: str, text: str) -> int:
 
 def too_large(what: str, size: int, limit: int) -> UserError:
     """The error for data that expand beyond the limit."""
-    raised = f"if you trust it, set {VARIABLE} to a larger size such as {max(2 * size >> 30, 1)}GB"
+    raised = f"if you trust it, raise --max-size or {VARIABLE}, for example to {max(2 * size >> 30, 1)}GB"
     return UserError(f"{what} expands to {size:,} bytes, and {limit:,} are allowed; {raised}")

@@ -15,7 +15,9 @@ import numpy as np
 from cgipool.data.graphs import GraphSet
 from cgipool.data.importers.chem import Chem, rdBase, rdCIPLabeler, rdMolDescriptors
 from cgipool.data.importers.gather import Gather
-from cgipool.errors import UserError
+from cgipool.data.importers.wishes import MAX_ATOMS
+from cgipool.data.names import Names
+from cgipool.errors import UserError, excerpt
 
 Column = tuple[int, Callable[[Any], str]]
 """The version of a column, raised when it gives another value for the same atom or bond, and how a value is read."""
@@ -74,9 +76,18 @@ class MoleculeFeaturizer:
             try:
                 self.add(gather, self.trim(parse_smiles(text)))
             except NotAMoleculeError as error:
-                raise UserError(f"molecule {count}, {text!r}: {error}") from None
+                raise UserError(f"molecule {count}, {excerpt(text)!r}: {error}") from None
             count += 1
-        return gather.graph_set(name, [-1] * count, ())
+        return self.graph_set(gather, name, [-1] * count, ())
+
+    def graph_set(
+        self, gather: Gather, name: str, y: Sequence[int], class_names: Names, graph_ids: Sequence[str] | None = None
+    ) -> GraphSet:
+        """The set of the molecules that were added."""
+        columns = {"category": tuple(ATOM), "edge_category": tuple(BOND)}
+        return gather.graph_set(
+            name, y, class_names, graph_ids=graph_ids, column_names=columns, featurizer=self.to_json()
+        )
 
     def gather(self) -> Gather:
         """An empty set in the making, with these columns."""
@@ -93,7 +104,7 @@ class MoleculeFeaturizer:
             with rdBase.BlockLogs():
                 fragments = Chem.GetMolFrags(molecule, asMols=True)
         except Chem.MolSanitizeException as error:
-            raise NotAMoleculeError(f"its fragments are no molecules: {' '.join(str(error).split())}") from None
+            raise NotAMoleculeError(f"its fragments are no molecules: {excerpt(str(error))}") from None
         return molecule if len(fragments) == 1 else max(fragments, key=_weight)
 
     def add(self, gather: Gather, molecule: "Chem.Mol") -> None:
@@ -156,18 +167,40 @@ def _atom(values: dict[str, str]) -> "Chem.Atom":
     return atom
 
 
-def parse_smiles(text: str) -> "Chem.Mol":
-    """The molecule of a SMILES, without a word on stderr."""
+def parse_smiles(text: str, max_atoms: int = MAX_ATOMS) -> "Chem.Mol":
+    """The molecule of a SMILES, without a word on stderr. One with more atoms, or with more rings than a tenth of that,
+    is not read."""
+    plain = text.strip()
     with rdBase.BlockLogs():
-        molecule = Chem.MolFromSmiles(text.strip())
-        return _sound(molecule, lambda: Chem.MolFromSmiles(text.strip(), sanitize=False), "it is no SMILES")
+        _check_size(len(plain), 10 * max_atoms, lambda: Chem.MolFromSmiles(plain, sanitize=False), max_atoms)
+        molecule = Chem.MolFromSmiles(plain)
+        return _sound(molecule, lambda: Chem.MolFromSmiles(plain, sanitize=False), "it is no SMILES")
 
 
-def parse_block(block: str) -> "Chem.Mol":
-    """The molecule of a molfile (one record of an SDF without its data), without a word on stderr."""
+def parse_block(block: str, max_atoms: int = MAX_ATOMS) -> "Chem.Mol":
+    """The molecule of a molfile (one record of an SDF without its data), without a word on stderr. For the bound see
+    `parse_smiles`."""
     with rdBase.BlockLogs():
+        _check_size(len(block), 500 * max_atoms, lambda: Chem.MolFromMolBlock(block, sanitize=False), max_atoms)
         molecule = Chem.MolFromMolBlock(block)
         return _sound(molecule, lambda: Chem.MolFromMolBlock(block, sanitize=False), "it is no molfile")
+
+
+def _check_size(length: int, longest: int, raw: Callable[[], Any], max_atoms: int) -> None:
+    """Raise for a molecule that is too large, before RDKit looks for its rings: that may take very long, much memory,
+    or crash. An atom takes a character of text at least, a ring two."""
+    if length <= max_atoms // 5:
+        return
+    if length > longest:
+        raise NotAMoleculeError(f"its text has {length:,} characters; at most {longest:,} are read (--max-atoms)")
+    if (molecule := raw()) is None:
+        return
+    atoms = molecule.GetNumAtoms()
+    if atoms > max_atoms:
+        raise NotAMoleculeError(f"it has {atoms:,} atoms; at most {max_atoms:,} are read (--max-atoms)")
+    rings = molecule.GetNumBonds() - atoms + len(Chem.GetMolFrags(molecule))
+    if rings > max_atoms // 10:
+        raise NotAMoleculeError(f"it has {rings:,} rings; at most {max_atoms // 10:,} are read (--max-atoms)")
 
 
 def _sound(molecule: Any, raw: Callable[[], Any], unread: str) -> "Chem.Mol":
@@ -180,7 +213,7 @@ def _sound(molecule: Any, raw: Callable[[], Any], unread: str) -> "Chem.Mol":
     problems: Sequence[Any] = ()
     with suppress(RuntimeError):  # some that it reads RDKit cannot look at
         problems = () if unchecked is None else Chem.DetectChemistryProblems(unchecked)
-    raise NotAMoleculeError(next((" ".join(problem.Message().split()) for problem in problems), unread))
+    raise NotAMoleculeError(next((excerpt(problem.Message()) for problem in problems), unread))
 
 
 def _label_stereo(molecule: "Chem.Mol") -> None:

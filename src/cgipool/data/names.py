@@ -1,8 +1,10 @@
 """Values as a source names them, and their codes 0, 1, 2, … in sorted order; per-graph columns put end to end."""
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
+from unicodedata import category
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +22,25 @@ def sort_key(name: str) -> tuple[bool, float, str]:
     except ValueError:
         number = math.nan
     return (False, number, name) if math.isfinite(number) else (True, 0.0, name)
+
+
+def natural_key(name: str) -> tuple[bool, float, list[tuple[str, int, str]]]:
+    """The same, but digits inside other names count as numbers as well: roi2 is before roi10."""
+    is_text, number, _ = sort_key(name)
+    *parts, last = re.split("([0-9]{1,18})", name)
+    pairs = [(text, int(digits), digits) for text, digits in zip(parts[::2], parts[1::2], strict=True)]
+    return is_text, number, [*pairs, (last, -1, "")]
+
+
+def printable(text: str) -> str:
+    """A name from outside, safe to print: what may control a terminal is written as an escape, such as \\x1b."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else " " if c == "\t" or category(c) == "Zs" else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
 
 
 def encode(values: NDArray[Any]) -> tuple[NDArray[np.int32], Names]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cgipool.data.duplicates import wl_classes
 from cgipool.data.graphs import GraphSet
 from cgipool.errors import UserError, unknown, whole_number
-from cgipool.files import write_atomically
+from cgipool.files import check_regular, read_json, write_atomically
 from cgipool.words import counted
 
 Ids = NDArray[np.int64]
@@ -106,11 +106,10 @@ def _write_splits(path: Path, splits: Sequence[Split]) -> None:
 
 def read_splits(path: str | Path, n_graphs: int) -> list[Split]:
     """Read splits of a set of `n_graphs` graphs; each must be whole numbers in range, disjoint, with no empty side."""
+    check_regular(Path(path))
+    plain = read_json(Path(path))
     try:
-        rows = json.loads(Path(path).read_text(encoding="utf-8"))["splits"]
-        splits = [_parse(row) for row in rows]
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+        splits = [_parse(row) for row in plain["splits"]]
     except (ValueError, KeyError, TypeError, OverflowError):
         raise UserError(f'{path} is no splits file: {{"splits": [{{"index": 0, "train": [...], …}}]}}') from None
     if not splits:

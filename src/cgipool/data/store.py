@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cgipool.aside import PREVIOUS, private_folder
-from cgipool.data.check import DTYPES, REQUIRED, outline
+from cgipool.data.check import DTYPES, REQUIRED, SAVED, TEXTS, outline
 from cgipool.data.digests import Check, content, of_files
-from cgipool.data.writer import FORMAT, INDEX, GraphSetWriter
+from cgipool.data.texts import Texts
+from cgipool.data.writer import FEATURES, FORMAT, INDEX, GraphSetWriter
 from cgipool.errors import UserError, excerpt
-from cgipool.files import DIGEST, check_regular, parsing, read_array, sync_folder, unsealed
+from cgipool.files import DIGEST, check_regular, parsing, read_array, read_json, sync_folder, unsealed
 
 if TYPE_CHECKING:
     from cgipool.data.graphs import GraphSet
@@ -83,26 +84,38 @@ def load(folder: Path, mmap: bool) -> dict[str, Any]:
     """
     index = _read_index(folder)
     try:
+        json.dumps(index, ensure_ascii=False).encode()  # half a character (a lone surrogate) could not be written again
         listed = {str(name): (str(a["dtype"]), tuple(a["shape"])) for name, a in index["arrays"].items()}
         fields: dict[str, Any] = {
             "name": str(index["name"]),
             "class_names": _names(index["class_names"]),
             "category_names": tuple(map(_names, index["category_names"])),
             "edge_category_names": tuple(map(_names, index["edge_category_names"])),
+            "column_names": {str(what): _names(names) for what, names in index.get("column_names", {}).items()},
             "dropped": {str(what): int(count) for what, count in index["dropped"].items()},
         }
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise UserError(f"{folder / INDEX} is damaged: {excerpt(repr(error))}") from None
     if missing := [name for name in REQUIRED if name not in listed]:
         raise UserError(f"{folder / INDEX} does not list {missing[0]}")
-    if strange := [name for name in listed if name not in DTYPES]:
+    if strange := [name for name in listed if name not in SAVED]:
         raise UserError(f"{folder / INDEX} lists {excerpt(strange[0])!r}, which is not part of a GraphSet")
     check = Check(folder, listed, index.get(DIGEST), mmap)
     arrays = {name: _read_array(folder / f"{name}.npy", *form, mmap) for name, form in listed.items()}
     if not check.is_known:
         _verify(folder, index, arrays)
         check.remember()
-    return fields | arrays
+    fields |= arrays
+    for name in TEXTS:
+        data, ptr = fields.pop(name, None), fields.pop(f"{name}_ptr", None)
+        if (data is None) != (ptr is None):
+            raise UserError(f"{folder / INDEX} lists only one of {name} and {name}_ptr")
+        if data is not None:
+            fields[name] = Texts(ptr, data)
+    fields["featurizer"] = featurizer_in(folder) if index["format"] == UNDIGESTED else index.get("featurizer")
+    if "column_names" not in index and fields["featurizer"] is not None:  # a set of molecules of an earlier version
+        fields["column_names"] = _molecule_columns(fields["featurizer"], folder)
+    return fields
 
 
 def _names(values: Any) -> tuple[str, ...]:
@@ -131,6 +144,25 @@ def _verify(folder: Path, index: dict[str, Any], arrays: dict[str, NDArray[Any]]
         raise UserError(f"{folder} is damaged: {error}") from None
 
 
+def _molecule_columns(featurizer: dict[str, Any], folder: Path) -> dict[str, tuple[str, ...]]:
+    try:
+        named = {"category": featurizer["atoms"], "edge_category": featurizer["bonds"]}
+        return {what: tuple(str(column["name"]) for column in columns) for what, columns in named.items()}
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{folder / FEATURES} is damaged: {error!r}") from None
+
+
+def featurizer_in(folder: Path) -> dict[str, Any] | None:
+    """How the molecules of a saved set became graphs; None for other sets."""
+    path = folder / FEATURES
+    if not path.is_file():
+        return None
+    plain = read_json(path)
+    if not isinstance(plain, dict):
+        raise UserError(f"{path} is damaged: it is not a JSON object")
+    return plain
+
+
 def folder_of(graphs: "GraphSet") -> Path | None:
     """The folder that a set was mapped from, if it is all as it lies there; None for any other."""
     if not isinstance(graphs.edge_ptr, np.memmap) or graphs.edge_ptr.filename is None:
@@ -142,6 +174,9 @@ def folder_of(graphs: "GraphSet") -> Path | None:
         return None
     arrays = {name: saved.pop(name, None) for name in DTYPES}
     same = all(_is_that(getattr(graphs, name), value) for name, value in arrays.items())
+    for name in TEXTS:
+        one, other = getattr(graphs, name), saved.pop(name, None)
+        same = same and (_is_that(one.data, other.data) if one is not None and other is not None else one is other)
     return folder if same and all(getattr(graphs, name) == value for name, value in saved.items()) else None
 
 

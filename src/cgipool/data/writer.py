@@ -10,18 +10,19 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cgipool.data.check import DTYPES
+from cgipool.data.check import SAVED, TEXTS
 from cgipool.data.digests import of_files
-from cgipool.data.join import COLUMNS, Union, check_alike
+from cgipool.data.join import COLUMNS, Union, check_alike, shared_columns
+from cgipool.data.names import Names
 from cgipool.errors import UserError
-from cgipool.files import DIGEST, sealed
+from cgipool.files import DIGEST, sealed, write_json
 
 if TYPE_CHECKING:
     from cgipool.data.graphs import GraphSet
 
 FORMAT = 2
 """Format 1 had no digests."""
-INDEX = "graphset.json"
+INDEX, FEATURES = "graphset.json", "features.json"
 STRETCH = 1 << 20
 """Rows whose codes are put in order at a time."""
 
@@ -36,6 +37,8 @@ class GraphSetWriter:
         self._first: GraphSet | None = None
         """The first part, without graphs: what the others must be like."""
         self._names = {"category": Union(), "edge_category": Union()}
+        self._columns: dict[str, Names] | None = None
+        """The column names on which all parts agree."""
         self._dropped: Counter[str] = Counter()
         self.n_graphs = 0
         self._nodes = self._edges = 0
@@ -63,6 +66,10 @@ class GraphSetWriter:
                 union = self._names.get(name)
                 coded = values if union is None else union.add(values, getattr(graphs, f"{name}_names"))
                 self._array(name, graphs).append(coded)
+        self._append_texts("graph_ids", graphs, self.n_graphs, graphs.n_graphs)
+        self._append_texts("node_names", graphs, self._nodes, graphs.n_nodes)
+        self._columns = shared_columns([graphs]) if self._columns is None else self._columns
+        self._columns = {what: names for what, names in self._columns.items() if graphs.column_names.get(what) == names}
         self._dropped.update(graphs.dropped)
         self.n_graphs += graphs.n_graphs
         self._nodes += graphs.n_nodes
@@ -72,6 +79,7 @@ class GraphSetWriter:
         """Put the codes of labels in the order of their names, and write what there is into the index."""
         if self._first is None:
             raise UserError("there are no graphs to save")
+        self._drop_empty_texts()
         for array in self._arrays.values():
             array.finish()
         for name, union in self._names.items():
@@ -86,6 +94,7 @@ class GraphSetWriter:
             "class_names": self._first.class_names,
             "category_names": self._names["category"].names,
             "edge_category_names": self._names["edge_category"].names,
+            "column_names": self._columns,
             "dropped": dict(self._dropped),
             "arrays": {
                 name: {
@@ -93,21 +102,47 @@ class GraphSetWriter:
                     "shape": self._arrays[name].shape,
                     DIGEST: digests[name],
                 }
-                for name in DTYPES
+                for name in SAVED
                 if name in self._arrays
             },
+            "featurizer": self._first.featurizer,
         }
+        if self._first.featurizer is not None:
+            write_json(self._folder / FEATURES, self._first.featurizer)
         with (self._folder / INDEX).open("w", encoding="utf-8") as file:
             file.write(json.dumps(sealed(index), indent=1))
             file.flush()
             os.fsync(file.fileno())
 
     def _array(self, name: str, graphs: "GraphSet") -> "_Growing":
+        values = getattr(graphs, name)
+        return self._growing(name, values.dtype, values.shape[1:])
+
+    def _growing(self, name: str, dtype: Any, row: tuple[int, ...] = ()) -> "_Growing":
         if name not in self._arrays:
-            values = getattr(graphs, name)
             file = self._files.enter_context((self._folder / f"{name}.npy").open("wb"))
-            self._arrays[name] = _Growing(file, values.dtype, values.shape[1:])
+            self._arrays[name] = _Growing(file, np.dtype(dtype), row)
         return self._arrays[name]
+
+    def _append_texts(self, what: str, graphs: "GraphSet", before: int, count: int) -> None:
+        """Add the texts of a part; where it has none, or parts before it had none, they are empty."""
+        texts = getattr(graphs, what)
+        if texts is None and what not in self._arrays:
+            return
+        if what not in self._arrays:
+            self._growing(f"{what}_ptr", np.int64).append(np.zeros(before + 1, np.int64))
+        end = self._growing(what, np.uint8).shape[0]
+        ends = np.zeros(count, np.int64) if texts is None else texts.ptr[1:]
+        self._arrays[f"{what}_ptr"].append(ends + end)
+        if texts is not None:
+            self._arrays[what].append(texts.data)
+
+    def _drop_empty_texts(self) -> None:
+        for what in TEXTS:
+            if what in self._arrays and not self._arrays[what].shape[0]:
+                for name in (what, f"{what}_ptr"):
+                    del self._arrays[name]
+                    (self._folder / f"{name}.npy").unlink()
 
     def _pointer(self, name: str, graphs: "GraphSet", start: int) -> None:
         values = getattr(graphs, name)[1:]

@@ -13,7 +13,7 @@ from cgipool.errors import UserError
 from cgipool.explain.subgraphs import cut, random_nodes, sum_by_graph
 from cgipool.explain.trace import Trace, member_of, trace
 from cgipool.fitted import FittedModel
-from cgipool.predict import graph_chunks, known_to
+from cgipool.predict_input import graph_chunks, known_to
 
 
 @dataclass(frozen=True)

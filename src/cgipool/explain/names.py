@@ -6,34 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from cgipool.data.graphs import GraphSet
-from cgipool.data.importers import imported, smiles
-from cgipool.errors import UserError, excerpt
-from cgipool.predict import is_table
+from cgipool.data.importers.lines import given_ids
 
 
 def graph_ids(path: Path, graphs: GraphSet | None = None) -> Iterator[str]:
-    """The ids of the graphs of a set at a path, or of the rows of a table, in order; nothing if the source has none."""
-    from cgipool.data.importers.table import Table
-
-    own = getattr(graphs, "graph_ids", None)
-    if own is not None:
-        yield from own
-        return
-    saved = not is_table(path)
-    file = path / imported.IDS if saved else path
-    if not file.is_file():
-        return
-    table = Table(file)
-    columns = {_letters(name): column for column, name in reversed(list(enumerate(table.columns)))}
-    column = next((columns[name] for name in (("id",) if saved else smiles.IDS) if name in columns), None)
-    if column is not None:
-        for (values,) in table.as_written(column) if saved else table.batches(column):
-            yield from values.to_pylist()
-
-
-def _letters(name: str) -> str:
-    """The letters and digits of a column's name."""
-    return "".join(filter(str.isalnum, name.lower()))
+    """The ids of the graphs of a set at a path, or of the molecules in a file, in order; nothing if the source has
+    none."""
+    return given_ids(path) if graphs is None or graphs.graph_ids is None else iter(graphs.graph_ids)
 
 
 def id_at(path: Path, number: int, graphs: GraphSet | None = None) -> str:
@@ -41,28 +20,13 @@ def id_at(path: Path, number: int, graphs: GraphSet | None = None) -> str:
     return next(islice(graph_ids(path, graphs), number, None), "")
 
 
-def find_graph(path: Path, which: str, graphs: GraphSet | None = None) -> int:
-    """The position of the graph with this id or, if there is none, the position that the text says."""
-    found = [number for number, name in enumerate(graph_ids(path, graphs)) if name == which]
-    if len(found) > 1:
-        raise UserError(
-            f"several graphs of {path} have the id {excerpt(which)!r}, among them {found[0]} and {found[1]}"
-        )
-    if found:
-        return found[0]
-    if not (which.isascii() and which.isdigit() and len(which) <= 18):
-        raise UserError(f"no graph of {path} has the id {excerpt(which)!r}, and it is not a position counted from 0")
-    return int(which)
-
-
 def node_names(graphs: GraphSet) -> Sequence[str]:
     """[N] the names of the nodes of all graphs; empty if they have none."""
-    names = getattr(graphs, "node_names", None)
-    return () if names is None else list(names)
+    return () if graphs.node_names is None else list(graphs.node_names)
 
 
 def column_names(graphs: GraphSet, featurizer: dict[str, Any] | None) -> Sequence[str]:
     """The names of the node label columns; empty if they have none."""
     if featurizer is not None:
         return [str(column["name"]) for column in featurizer["atoms"]]
-    return getattr(graphs, "column_names", {}).get("category", ())
+    return graphs.column_names.get("category", ())

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cgipool.data.graphs import GraphSet
+from cgipool.data.importers.lines import is_table
 from cgipool.data.names import Names
 from cgipool.errors import UserError, excerpt
-from cgipool.explain.names import column_names, find_graph, id_at, node_names
+from cgipool.explain.names import column_names, id_at, node_names
 from cgipool.explain.scale import scale_of
 from cgipool.explain.subgraphs import edges_left, edges_of
 from cgipool.explain.trace import Trace, member_of, trace
@@ -23,7 +24,7 @@ from cgipool.fitted import FittedModel
 from cgipool.network import Network
 from cgipool.picture import PLAIN, Scale
 from cgipool.pool import method_named
-from cgipool.predict import CHUNK, chunks_of, count_of, is_table, open_graphs
+from cgipool.predict_input import CHUNK, check_featurizer, chunks_of, count_of, open_graphs, position_of
 from cgipool.words import counted
 
 if TYPE_CHECKING:
@@ -204,8 +205,9 @@ def explain_at(model: FittedModel, path: str | Path, which: str | int, member: i
     """
     place = Path(path)
     graphs = None if is_table(place) else open_graphs(path)
-    number = find_graph(place, which, graphs) if isinstance(which, str) else which
+    number = position_of(path, which) if isinstance(which, str) else which
     if graphs is not None:
+        check_featurizer(model, graphs, path)
         return replace(explain_graph(model, graphs, number, member), id=id_at(place, number, graphs))
     first = max(number, 0) // CHUNK * CHUNK
     chunk = next(chunks_of(path, model, None, first, number + 1), None)

@@ -17,7 +17,7 @@ from cgipool.errors import UserError
 from cgipool.explain.names import node_names
 from cgipool.explain.trace import Trace, member_of, trace
 from cgipool.fitted import FittedModel
-from cgipool.predict import Chunk, graph_chunks, known_to
+from cgipool.predict_input import Chunk, graph_chunks, known_to
 
 
 def write_scores(

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from cgipool.data.importers.table import Table
+from cgipool.data.importers.table import open_table
 from cgipool.data.spill import Work, nameless
-from cgipool.errors import UserError
+from cgipool.errors import UserError, excerpt
 
 Ints = NDArray[np.int64]
 
@@ -37,9 +37,17 @@ class Divided:
     It is a context, since its rows may be held in a file.
     """
 
-    def __init__(self, path: Path, named: tuple[str, ...], number: dict[str, int], cuts: Ints, work: Work) -> None:
+    def __init__(
+        self,
+        path: Path,
+        named: tuple[str, ...],
+        number: dict[str, int],
+        cuts: Ints,
+        work: Work,
+        max_size: int | None = None,
+    ) -> None:
         self.path, self._named, self._number, self.cuts = path, named, number, cuts
-        table = Table(path)
+        table = open_table(path, max_size)
         first = ("graph", *named)
         self.further = [column for column in table.columns if column not in first]
         columns = [table.column(column) for column in (*first, *self.further)]
@@ -73,14 +81,16 @@ class Divided:
         """Whether a column holds numbers, and not whole ones alone unless any number will do; `label` never does."""
         kind = self._kinds[name]
         if any_number and not kind.numbers:
-            raise UserError(f"{self.path}: column {name!r} must hold numbers")
+            raise UserError(f"{self.path}: column {excerpt(name)!r} must hold numbers")
         return name != "label" and kind.numbers and (any_number or kind.floating)
 
     def _add(self, graph: pa.Array, texts: list[pa.Array], before: int) -> None:
         numbers = self._numbers(graph, before)
         for name, text in zip(self.further, texts[len(self._named) :], strict=True):
             if (blank := pc.equal(text, "").to_numpy(zero_copy_only=False)).any():
-                raise UserError(f"{self.path}, row {before + int(np.argmax(blank)) + 1}: column {name!r} is empty")
+                raise UserError(
+                    f"{self.path}, row {before + int(np.argmax(blank)) + 1}: column {excerpt(name)!r} is empty"
+                )
             self._kinds[name].look(text)
         bucket = np.searchsorted(self.cuts, numbers, side="right") - 1
         order = np.argsort(bucket, kind="stable")
@@ -99,7 +109,9 @@ class Divided:
         graph = np.array(number, dtype=np.int64)[coded.indices.to_numpy()]
         if (unknown := graph == -2).any():
             row = int(np.argmax(unknown))
-            raise UserError(f"{self.path}, row {before + row + 1}: graph {column[row].as_py()!r} is not in graphs.csv")
+            raise UserError(
+                f"{self.path}, row {before + row + 1}: graph {excerpt(column[row].as_py())!r} is not in graphs.csv"
+            )
         return graph
 
 

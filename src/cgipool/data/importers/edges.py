@@ -1,6 +1,7 @@
 """A folder of edge lists: graphs.csv (graph, label), edges.csv (graph, source, target) and, if it is there, nodes.csv.
 
-Graphs and nodes have any names; nodes are numbered in the sorted order of their names within each graph. Further
+Graphs and nodes have any names, which are kept; nodes are numbered in the order of their names within each graph, where
+digits count as numbers (roi2 is before roi10). Further
 columns of nodes.csv (graph, node, …) and edges.csv are read by their values: numbers of which at least one is written
 with a point or an exponent are attributes, all else is labels. `label` is always a label; `weight` of edges, a weight.
 
@@ -19,13 +20,15 @@ from numpy.typing import NDArray
 
 from cgipool.data.graphs import GraphSet
 from cgipool.data.importers.divided import Bucket, Divided
+from cgipool.data.importers.given import side_column, side_of
 from cgipool.data.importers.imported import Imported, Skipped
 from cgipool.data.importers.labels import NO_CLASSES, Classes, choose_label, classes_of
-from cgipool.data.importers.table import Table
+from cgipool.data.importers.table import Table, open_table
 from cgipool.data.importers.wishes import Wishes
-from cgipool.data.names import Names, encode_columns, sort_key
+from cgipool.data.names import Names, natural_key, printable, sort_key
 from cgipool.data.spill import Work
-from cgipool.errors import UserError
+from cgipool.data.texts import Texts
+from cgipool.errors import UserError, excerpt
 
 Ints = NDArray[np.int64]
 
@@ -42,10 +45,11 @@ def read_edges(path: Path, name: str, wishes: Wishes, work: Work) -> Iterator[Im
     cuts = _cuts(len(listed.ids), 0 if work.folder is None else sum(file.stat().st_size for file in files))
     first, found = None, 0
     with ExitStack() as stack:
-        edges = stack.enter_context(Divided(path / EDGES, ("source", "target"), listed.number, cuts, work))
+        size = wishes.max_size
+        edges = stack.enter_context(Divided(path / EDGES, ("source", "target"), listed.number, cuts, work, size))
         nodes = None
-        if (path / NODES).is_file():
-            nodes = stack.enter_context(Divided(path / NODES, ("node",), listed.number, cuts, work))
+        if (path / NODES).exists():
+            nodes = stack.enter_context(Divided(path / NODES, ("node",), listed.number, cuts, work, size))
         for number in range(len(cuts) - 1):
             piece = _piece(name, listed, edges, nodes, number)
             first = first or next(iter(piece.skipped), None)
@@ -56,7 +60,7 @@ def read_edges(path: Path, name: str, wishes: Wishes, work: Work) -> Iterator[Im
                 piece.graphs.dropped["graphs without a label"] = listed.unlabelled
             yield piece
     if first is not None and (wishes.strict or not found):
-        raise UserError(f"{path / GRAPHS}, row {first.row}: graph {first.text!r}: {first.reason}")
+        raise UserError(f"{path / GRAPHS}, row {first.row}: graph {excerpt(first.text)!r}: {first.reason}")
 
 
 def _cuts(graphs: int, size: int) -> Ints:
@@ -83,6 +87,9 @@ def _piece(name: str, listed: "_Graphs", edges: Divided, nodes: Divided | None, 
         _check_known(ends, target, "target", keys)
     sizes = np.bincount(keys // max(len(rank), 1), minlength=last - first)
     filled = sizes > 0
+    column_names: dict[str, Names] = {}
+    edge_columns = _columns(edges, ends, np.arange(len(source)), "edge_", column_names)
+    node_columns = {} if nodes is None or given is None else _columns(nodes, given, order, "", column_names)
     graphs = GraphSet.from_edges(
         name,
         sizes[filled],
@@ -90,45 +97,57 @@ def _piece(name: str, listed: "_Graphs", edges: Divided, nodes: Divided | None, 
         np.searchsorted(keys, target),
         np.array(listed.y[first:last])[filled],
         class_names=listed.class_names,
-        **_columns(edges, ends, np.arange(len(source)), "edge_"),
-        **({} if nodes is None or given is None else _columns(nodes, given, order, "")),
+        graph_ids=[listed.ids[first + g] for g in np.flatnonzero(filled)],
+        node_names=_names_of(keys, names, rank),
+        column_names=column_names,
+        **edge_columns,
+        **node_columns,
     )
     chosen, hollow = first + np.flatnonzero(filled), first + np.flatnonzero(~filled)
     skipped = [Skipped(listed.rows[g], "it has no nodes", listed.ids[g]) for g in hollow]
     if skipped:
         graphs.dropped["graphs without nodes"] = len(skipped)
-    return Imported(graphs, {"row": [listed.rows[g] for g in chosen], "id": [listed.ids[g] for g in chosen]}, skipped)
+    ids: dict[str, list[Any]] = {"row": [listed.rows[g] for g in chosen], "id": [listed.ids[g] for g in chosen]}
+    if listed.sides is not None:
+        ids["split"] = [listed.sides[g] for g in chosen]
+    return Imported(graphs, ids, skipped, notes=listed.notes)
 
 
 class _Graphs:
     """graphs.csv: the graphs in its order; those without a label have no number."""
 
     def __init__(self, path: Path, wishes: Wishes) -> None:
-        table = Table(path)
+        table = open_table(path, wishes.max_size)
         graph = table.column("graph")
-        label, classes = (None, NO_CLASSES) if wishes.unlabelled else _classes(table, wishes)
+        side, self.notes = side_column(table, (graph,), wishes.label)
+        label, classes = (None, NO_CLASSES) if wishes.unlabelled else _classes(table, wishes, side)
         self.class_names: Names = classes.names
         self.ids: list[str] = []
         self.rows, self.y = array("q"), array("q")
         self.number: dict[str, int] = {}
         """By id; −1 without a label."""
-        for row, (identity, *texts) in table.rows(*((graph,) if label is None else (graph, label))):
+        self.sides: list[str] | None = None if side is None else []
+        """Whether each is for training, validation or test, where a column says so."""
+        wanted = [column for column in (graph, label, side) if column is not None]
+        for row, (identity, *texts) in table.rows(*wanted):
             if identity in self.number:
-                raise UserError(f"{path}, row {row}: graph {identity!r} stands there a second time")
-            y = classes.number(texts[0] if texts else "")
+                raise UserError(f"{path}, row {row}: graph {excerpt(identity)!r} stands there a second time")
+            y = classes.number("" if label is None else texts[0])
             self.number[identity] = -1 if y is None else len(self.ids)
             if y is not None:
-                self.ids.append(identity)
+                self.ids.append(printable(identity))
                 self.rows.append(row)
                 self.y.append(y)
+                if self.sides is not None:
+                    self.sides.append(side_of(texts[-1]))
         if not self.number:
             raise UserError(f"{path} has no rows")
         self.unlabelled = len(self.number) - len(self.ids)
 
 
-def _classes(table: Table, wishes: Wishes) -> tuple[int, Classes]:
+def _classes(table: Table, wishes: Wishes, side: int | None) -> tuple[int, Classes]:
     """The number of the column with the classes, and the classes."""
-    others = [column for column in table.columns if column != "graph"]
+    others = [column for j, column in enumerate(table.columns) if column != "graph" and j != side]
     label = table.column(choose_label(table.path, others, wishes.label))
     return label, classes_of(table.path, table.columns[label], (text for _, (text,) in table.rows(label)), wishes)
 
@@ -144,10 +163,20 @@ def _codes(column: pa.ChunkedArray, table: dict[str, int]) -> Ints:
 
 
 def _rank(names: dict[str, int]) -> Ints:
-    """[names] the place of each name, by its number, in sorted order."""
+    """[names] the place of each name, by its number, in the order in which people count."""
     rank = np.empty(len(names), dtype=np.int64)
-    rank[[names[name] for name in sorted(names, key=sort_key)]] = np.arange(len(names))
+    rank[[names[name] for name in sorted(names, key=natural_key)]] = np.arange(len(names))
     return rank
+
+
+def _names_of(keys: Ints, names: dict[str, int], rank: Ints) -> Texts:
+    """The names of nodes that are given as graph · names + rank."""
+    by_number = Texts.of(map(printable, names))
+    if not len(rank):
+        return by_number
+    of_rank = np.empty(len(rank), np.int64)
+    of_rank[rank] = np.arange(len(rank))
+    return by_number.take(of_rank[keys % len(rank)])
 
 
 def _given_nodes(nodes: Bucket, keys: Ints) -> tuple[Ints, Ints]:
@@ -167,22 +196,41 @@ def _check_known(edges: Bucket, ends: Ints, column: str, keys: Ints) -> None:
         raise UserError(f"{edges.path}, row {edges.row[np.argmax(strange)]}: the {column} is no node of {NODES}")
 
 
-def _columns(table: Divided, rows: Bucket, chosen: Ints, prefix: str) -> dict[str, Any]:
-    """The further columns of the chosen rows, by what they hold, as fields of a GraphSet that start with `prefix`."""
-    labels: list[NDArray[Any]] = []
-    floats: list[NDArray[np.float32]] = []
+def _columns(table: Divided, rows: Bucket, chosen: Ints, prefix: str, column_names: dict[str, Names]) -> dict[str, Any]:
+    """The further columns of the chosen rows, by what they hold, as fields of a GraphSet that start with `prefix`.
+
+    What the columns are called is added to `column_names`.
+    """
+    labels: dict[str, tuple[NDArray[np.int32], Names]] = {}
+    floats: dict[str, NDArray[np.float32]] = {}
     fields: dict[str, Any] = {}
     for name, text in zip(table.further, rows.further, strict=True):
         is_weight = prefix == "edge_" and name == "weight"
         if not table.is_float(name, any_number=is_weight):
-            labels.append(text.to_numpy().astype(np.str_)[chosen])
+            codes, names = _coded(text)
+            labels[name] = codes[chosen], names
             continue
         numbers = text.cast(pa.float64()).to_numpy().astype(np.float32)[chosen]
         if is_weight:
             fields["edge_weight"] = numbers
         else:
-            floats.append(numbers)
+            floats[name] = numbers
     if labels:
-        codes, names = encode_columns(np.stack(labels, axis=1))
-        fields |= {f"{prefix}category": codes, f"{prefix}category_names": names}
-    return fields | ({f"{prefix}attributes": np.stack(floats, axis=1)} if floats else {})
+        codes = np.stack([column for column, _ in labels.values()], axis=1)
+        fields |= {f"{prefix}category": codes, f"{prefix}category_names": tuple(names for _, names in labels.values())}
+        column_names[f"{prefix}category"] = tuple(labels)
+    if floats:
+        fields[f"{prefix}attributes"] = np.stack(list(floats.values()), axis=1)
+        column_names[f"{prefix}attributes"] = tuple(floats)
+    return fields
+
+
+def _coded(text: pa.ChunkedArray) -> tuple[NDArray[np.int32], Names]:
+    """[rows] codes of a column, and the names of the codes in sorted order. Texts are not padded to the longest."""
+    found: dict[str, int] = {}
+    codes = _codes(text, found)
+    shown = {name: printable(name) for name in found}
+    names = sorted(set(shown.values()), key=sort_key)
+    place = {name: code for code, name in enumerate(names)}
+    rank = np.array([place[shown[name]] for name in found], np.int32)
+    return rank[codes] if len(codes) else np.empty(0, np.int32), tuple(names)

@@ -5,10 +5,11 @@ carries its class as a graph-level key. Keys of nodes and edges are read by thei
 all else is labels; the edge key `weight` is the weight.
 """
 
+import warnings
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from xml.etree.ElementTree import ParseError
 
 import numpy as np
@@ -16,24 +17,27 @@ from numpy.typing import NDArray
 
 from cgipool.data.graphs import GraphSet
 from cgipool.data.importers.gather import Coded, Gather
+from cgipool.data.importers.given import side_column, side_of
 from cgipool.data.importers.imported import Imported
 from cgipool.data.importers.labels import NO_CLASSES, WITHOUT, Classes, choose_label, classes_of
-from cgipool.data.importers.table import Table
+from cgipool.data.importers.table import open_table
 from cgipool.data.importers.wishes import Wishes
-from cgipool.data.names import Names
+from cgipool.data.names import Names, printable
 from cgipool.data.spill import Work
-from cgipool.errors import UserError
+from cgipool.errors import UserError, excerpt
+from cgipool.files import check_regular, parsing
 
 LABELS, SUFFIX, WEIGHT = "labels.csv", ".graphml", "weight"
 
 
 def read_graphml(path: Path, name: str, wishes: Wishes, work: Work) -> Iterator[Imported]:
     """The set of a file or of a folder in one piece; its files are read twice: for the classes, then for the graphs."""
-    classes, label_of = _classes(path, wishes)
+    classes, label_of, sides, notes = _classes(path, wishes)
     building = _Building()
     kept: list[int] = []
     names: list[str] = []
     y: list[int] = []
+    on_sides: list[str] = []
     for row, (title, graph) in enumerate(_graphs(path), start=1):
         if classes.names and title not in label_of:
             raise UserError(f"{path / LABELS} has one class for each file, but one holds several graphs, as {title}")
@@ -41,42 +45,63 @@ def read_graphml(path: Path, name: str, wishes: Wishes, work: Work) -> Iterator[
             continue
         building.add(title, graph)
         kept.append(row)
-        names.append(title)
+        names.append(printable(title))
         y.append(number)
-    graphs = building.graph_set(name, y, classes.names)
+        on_sides.append(sides.get(title, ""))
+    graphs = building.graph_set(name, y, classes.names, names)
     if len(kept) < len(label_of):
         graphs.dropped["graphs without a label"] = len(label_of) - len(kept)
-    yield Imported(graphs, {"row": kept, "id": names})
+    ids: dict[str, list[Any]] = {"row": kept, "id": names}
+    if sides:
+        ids["split"] = on_sides
+    yield Imported(graphs, ids, notes=notes)
 
 
-def _classes(path: Path, wishes: Wishes) -> tuple[Classes, dict[str, str]]:
-    """The classes and each graph's label; no label where no classes are read."""
+class _Labels(NamedTuple):
+    """What is known about the graphs before they are read."""
+
+    classes: Classes
+    of: dict[str, str]
+    """Each graph's label; none where no classes are read."""
+    sides: dict[str, str]
+    """For training, validation or test, where a column says so."""
+    notes: tuple[str, ...] = ()
+
+
+def _classes(path: Path, wishes: Wishes) -> _Labels:
     if wishes.unlabelled:
-        return NO_CLASSES, {}
-    return (_from_table if (path / LABELS).is_file() else _from_graphs)(path, wishes)
+        return _Labels(NO_CLASSES, {}, {})
+    return (_from_table if (path / LABELS).exists() else _from_graphs)(path, wishes)
 
 
-def _from_table(path: Path, wishes: Wishes) -> tuple[Classes, dict[str, str]]:
-    """The classes and each graph's label, by labels.csv; it must name the files there are, each once."""
-    table = Table(path / LABELS)
+def _from_table(path: Path, wishes: Wishes) -> _Labels:
+    """By labels.csv; it must name the files there are, each once."""
+    table = open_table(path / LABELS, wishes.max_size)
     graph = table.column("graph")
-    label = table.column(choose_label(table.path, [c for c in table.columns if c != "graph"], wishes.label))
+    side, notes = side_column(table, (graph,), wishes.label)
+    others = [name for j, name in enumerate(table.columns) if name != "graph" and j != side]
+    label = table.column(choose_label(table.path, others, wishes.label))
     found: dict[str, str] = {}
-    for row, (title, text) in table.rows(graph, label):
+    sides: dict[str, str] = {}
+    files = {file.stem for file in _files(path)}
+    for row, (title, text, *split) in table.rows(*((graph, label) if side is None else (graph, label, side))):
         key = title.removesuffix(SUFFIX)
         if key in found:
-            raise UserError(f"{table.path}, row {row}: graph {title!r} stands there a second time")
-        if not (path / f"{key}{SUFFIX}").is_file():
-            raise UserError(f"{table.path}, row {row}: there is no file {key}{SUFFIX}")
+            raise UserError(f"{table.path}, row {row}: graph {excerpt(title)!r} stands there a second time")
+        if key not in files:
+            raise UserError(f"{table.path}, row {row}: there is no file {excerpt(key)}{SUFFIX}")
         found[key] = text
+        if split:
+            sides[key] = side_of(split[0])
     for file in _files(path):
         if file.stem not in found:
             raise UserError(f"{table.path} has no row for {file.name}")
-    return classes_of(table.path, table.columns[label], found.values(), wishes), found
+    classes = classes_of(table.path, table.columns[label], found.values(), wishes)
+    return _Labels(classes, found, sides, notes)
 
 
-def _from_graphs(path: Path, wishes: Wishes) -> tuple[Classes, dict[str, str]]:
-    """The classes and each graph's label, by a key of the graphs."""
+def _from_graphs(path: Path, wishes: Wishes) -> _Labels:
+    """By a key of the graphs."""
     data = {title: {key: str(value).strip() for key, value in _own(graph).items()} for title, graph in _graphs(path)}
     keys = dict.fromkeys(key for held in data.values() for key in held)
     if not keys:
@@ -84,7 +109,7 @@ def _from_graphs(path: Path, wishes: Wishes) -> tuple[Classes, dict[str, str]]:
         raise UserError(f"{path}: {none}; {WITHOUT}")
     label = choose_label(path, list(keys), wishes.label)
     found = {title: held.get(label, "") for title, held in data.items()}
-    return classes_of(path, label, found.values(), wishes), found
+    return _Labels(classes_of(path, label, found.values(), wishes), found, {})
 
 
 def _own(graph: Any) -> dict[str, Any]:
@@ -105,12 +130,13 @@ def _graphs(path: Path) -> Iterator[tuple[str, Any]]:
     if not files:
         raise UserError(f"{path} holds no {SUFFIX} file")
     for file in files:
-        try:
-            found = list(GraphMLReader()(path=str(file)))
-        except OSError as error:
-            raise UserError(f"cannot read {file}: {error.strerror or error}") from None
-        except (ParseError, NetworkXError, LookupError, ValueError, TypeError) as error:
-            raise UserError(f"{file} is not GraphML: {' '.join(str(error).split())}") from None
+        check_regular(file)
+        with parsing(file):
+            try:
+                with warnings.catch_warnings(action="ignore"):  # of keys without a type, which are read as text
+                    found = list(GraphMLReader()(path=str(file)))
+            except (ParseError, NetworkXError, LookupError, ValueError, TypeError, AttributeError) as error:
+                raise UserError(f"{file} is not GraphML: {excerpt(str(error))}") from None
         if not found:
             raise UserError(f"{file} holds no graph")
         stem = file.name.removesuffix(SUFFIX)
@@ -136,9 +162,17 @@ class _Held:
                 self._settle(record)
             if record.keys() != self._keys:
                 key = min(record.keys() ^ (self._keys or set()))
-                raise UserError(f"graph {title!r}: key {key!r} is on some nodes or edges only; all or none is due")
-        self.coded.extend([str(record[key]) for key in self._name_keys] for record in records)
+                raise UserError(
+                    f"graph {excerpt(title)!r}: key {excerpt(key)!r} is on some nodes or edges only; all or none is due"
+                )
+        self.coded.extend([printable(str(record[key])) for key in self._name_keys] for record in records)
         self._floats.extend(_number(title, key, record[key]) for record in records for key in self._float_keys)
+
+    def column_names(self, prefix: str) -> dict[str, Names]:
+        """What the columns are called, as a GraphSet holds it."""
+        floats = [key for key in self._float_keys if key not in self._always_float]
+        found = {f"{prefix}category": self._name_keys, f"{prefix}attributes": floats}
+        return {what: tuple(map(printable, keys)) for what, keys in found.items() if keys}
 
     def floats(self) -> tuple[NDArray[np.float32] | None, NDArray[np.float32] | None]:
         """The float columns, and apart from them the weight."""
@@ -160,8 +194,9 @@ class _Held:
 def _number(title: str, key: str, value: Any) -> float:
     try:
         return float(value)
-    except (TypeError, ValueError):
-        raise UserError(f"graph {title!r}: key {key!r} must hold numbers, not {value!r}") from None
+    except (TypeError, ValueError, OverflowError):
+        where = f"graph {excerpt(title)!r}: key {excerpt(key)!r}"
+        raise UserError(f"{where} must hold numbers, not {excerpt(str(value))!r}") from None
 
 
 class _Building:
@@ -170,10 +205,12 @@ class _Building:
     def __init__(self) -> None:
         self._gather = Gather(0, 0)
         self._nodes, self._edges = _Held(), _Held(always_float=(WEIGHT,))
+        self._names: list[str] = []
 
     def add(self, title: str, graph: Any) -> None:
         """Add a graph; of an undirected edge both directions."""
         number = {node: p for p, node in enumerate(graph.nodes)}
+        self._names.extend(printable(str(node)) for node in number)
         edges = [(number[u], number[v], held) for u, v, held in graph.edges(data=True)]
         for _, _, held in edges:
             held.pop("id", None)  # the name of an edge, which networkx puts among its values
@@ -183,10 +220,12 @@ class _Building:
         self._nodes.add(title, [held for _, held in graph.nodes(data=True)])
         self._edges.add(title, [held for _, _, held in edges])
 
-    def graph_set(self, name: str, y: Sequence[int], class_names: Names) -> GraphSet:
+    def graph_set(self, name: str, y: Sequence[int], class_names: Names, graph_ids: Sequence[str]) -> GraphSet:
         """The set of the graphs added."""
         self._gather.nodes, self._gather.edges = self._nodes.coded, self._edges.coded
         attributes, _ = self._nodes.floats()
         edge_attributes, weight = self._edges.floats()
         floats = {"attributes": attributes, "edge_attributes": edge_attributes, "edge_weight": weight}
-        return self._gather.graph_set(name, y, class_names, **floats)
+        columns = self._nodes.column_names("") | self._edges.column_names("edge_")
+        names = {"graph_ids": graph_ids, "node_names": self._names, "column_names": columns}
+        return self._gather.graph_set(name, y, class_names, **floats, **names)

@@ -2,17 +2,18 @@
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from cgipool.data.graphs import GraphSet
+from cgipool.data.importers.given import GIVEN, given_splits
 from cgipool.data.join import merge
 from cgipool.data.splits import Split
+from cgipool.data.store import featurizer_in
 from cgipool.errors import UserError
-from cgipool.files import read_json
 
-IDS, SKIPPED, FEATURES, SCAFFOLDS = "ids.csv", "skipped.csv", "features.json", "scaffold-splits.json"
+IDS, SKIPPED, SCAFFOLDS = "ids.csv", "skipped.csv", "scaffold-splits.json"
 
 
 class Skipped(NamedTuple):
@@ -31,13 +32,19 @@ class Imported:
 
     graphs: GraphSet
     ids: Mapping[str, Sequence[Any]]
-    """Columns with one entry per graph: "row" in the source from 1 and, where there are such, "id" and "smiles"."""
+    """Columns with one entry per graph: "row" in the source from 1 and, where there are such, "id", "smiles" and the
+    side that a column "split" of the source gives."""
     skipped: Sequence[Skipped] = ()
     """The rows left out because they could not be read."""
-    features: dict[str, Any] | None = None
-    """The featuriser of molecules as plain values."""
     splits: dict[str, list[Split]] = field(default_factory=dict)
     """Splits that go with the set, by file name."""
+    notes: Sequence[str] = ()
+    """What a user should know about how it was read."""
+
+    @property
+    def features(self) -> dict[str, Any] | None:
+        """The featuriser of molecules as plain values."""
+        return self.graphs.featurizer
 
     def save(self, folder: str | Path) -> None:
         """Write everything into one folder, which appears whole or not at all; an earlier import in it is replaced."""
@@ -55,14 +62,24 @@ def together(pieces: Sequence[Imported]) -> Imported:
     if "id" in ids and not any(ids["id"]):
         del ids["id"]
     skipped = [row for piece in pieces for row in piece.skipped]
-    return Imported(merge([piece.graphs for piece in pieces]), ids, skipped, first.features, first.splits)
+    graphs, splits = merge([piece.graphs for piece in pieces]), dict(first.splits)
+    if "split" in ids and (given := given_splits(graphs, ids["split"])) is not None:
+        splits[GIVEN] = [given]
+    notes = tuple(dict.fromkeys(note for piece in pieces for note in piece.notes))
+    return Imported(_without_empty_ids(graphs), ids, skipped, splits, notes)
+
+
+def _without_empty_ids(graphs: GraphSet) -> GraphSet:
+    """The same set, without ids where each of them is empty."""
+    if graphs.graph_ids is None or len(graphs.graph_ids.data):
+        return graphs
+    return replace(graphs, graph_ids=None, checked=True)
 
 
 def featurizer_of(data: str | Path) -> dict[str, Any] | None:
     """How the molecules of a saved import, or of the built-in set of molecules, became graphs; None for other sets."""
-    path = Path(data) / FEATURES
-    if path.is_file():
-        return read_json(path)
+    if (found := featurizer_in(Path(data))) is not None:
+        return found
     if str(data).lower() == "solubility":
         from cgipool.data.molecules import MoleculeFeaturizer
 
@@ -86,7 +103,11 @@ def read_ids(folder: str | Path) -> dict[str, list[str]]:
 def read_skipped(folder: str | Path) -> Iterator[Skipped]:
     """The rows that an import left out, as its skipped.csv lists them; none where there is no such file."""
     path = Path(folder) / SKIPPED
-    if path.is_file():
+    if not path.is_file():
+        return
+    try:
         with path.open(encoding="utf-8", newline="") as stream:
             for row in csv.DictReader(stream):
                 yield Skipped(int(row["row"]), row["reason"], row["text"])
+    except (KeyError, TypeError, ValueError, csv.Error):
+        raise UserError(f"{path} is damaged: it does not list rows, reasons and texts") from None

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from cgipool.data.importers.table import few
 from cgipool.data.importers.wishes import Wishes
-from cgipool.data.names import Names, sort_key
-from cgipool.errors import UserError
+from cgipool.data.names import Names, printable, sort_key
+from cgipool.errors import UserError, excerpt
 
 USUAL = ("label", "class", "y")
 """Column names that are taken for the classes unasked, in any case of letters."""
@@ -19,6 +19,9 @@ MISSING = frozenset(("", "na", "n/a", "nan", "null"))
 WITHOUT = "for graphs without classes, to predict these, there is --unlabelled"
 """What a message says where no classes are found."""
 
+LONGEST = 1000
+"""Characters of the longest name of a class."""
+
 MOST = 100
 """More classes than this are taken for a mistake: a column of names or measurements."""
 
@@ -27,7 +30,7 @@ def choose_label(path: Path, columns: Sequence[str], asked: str | None) -> str:
     """The name of the label column: the one asked for, the only one there is, or the only one of a usual name."""
     if asked is not None:
         if asked not in columns:
-            raise UserError(f"{path} has no label column {asked!r}; it may be one of: {few(columns)}")
+            raise UserError(f"{path} has no label column {excerpt(asked)!r}; it may be one of: {few(columns)}")
         return asked
     if not columns:
         raise UserError(f"{path} has no column for the label; {WITHOUT}")
@@ -64,7 +67,7 @@ NO_CLASSES = Classes((), {})
 
 def classes_of(path: Path, column: str, fields: Iterable[str], wishes: Wishes) -> Classes:
     """The classes in these fields, one per row; what cannot be classified is an error that says how to go on."""
-    where = f"{path}: column {column!r}"
+    where = f"{path}: column {excerpt(column)!r}"
     found: dict[str, int] = {}
     span = _Span()
     rows = missing = first = 0
@@ -122,7 +125,7 @@ def _two_classes(where: str, span: _Span, threshold: float) -> Classes:
         raise UserError(f"--threshold must be a number, not {threshold}")
     if span.strange is not None:
         text, row = span.strange
-        raise UserError(f"{where}, row {row}: {text!r} is no number; --threshold needs numbers")
+        raise UserError(f"{where}, row {row}: {excerpt(text)!r} is not a number; --threshold needs numbers")
     if not span.low < threshold <= span.high:
         goes = f"from {span.low:g} to {span.high:g}"
         raise UserError(f"{where} goes {goes}; a threshold of {threshold:g} does not make two classes")
@@ -142,7 +145,9 @@ def _as_they_stand(where: str, found: dict[str, int], rows: int) -> Classes:
             f"{where} holds {len(distinct):,} different {what} in {rows:,} rows; cgipool classifies: give a column of "
             f"classes (--label){way}"
         )
-    name = {text: str(int(float(text))) if all_numbers else text for text in found}
+    if long := next((text for text in found if len(text) > LONGEST), None):
+        raise UserError(f"{where} has a class whose name is too long: {excerpt(long, 60)!r}")
+    name = {text: str(int(float(text))) if all_numbers else printable(text) for text in found}
     names = tuple(sorted(set(name.values()), key=sort_key))
     place = {known: number for number, known in enumerate(names)}
     return Classes(names, {text: place[name[text]] for text in found})

@@ -6,6 +6,7 @@ of all graphs with a dict of slices. A list of `Data` objects would have to be u
 
 import pickle
 import warnings
+import zipfile
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -14,9 +15,12 @@ from typing import Any
 from cgipool.data.graphs import GraphSet
 from cgipool.data.importers.imported import Imported
 from cgipool.data.importers.labels import WITHOUT
+from cgipool.data.importers.text import FREE, MAX_SIZE, RATIO
 from cgipool.data.importers.wishes import Wishes
 from cgipool.data.spill import Work
-from cgipool.errors import UserError
+from cgipool.errors import UserError, excerpt
+from cgipool.files import parsing
+from cgipool.words import in_bytes
 
 CONVERT = 'from cgipool import GraphSet; GraphSet.from_pyg(list_of_data, name=...).save("DIR")'
 
@@ -26,23 +30,55 @@ def read_pyg(path: Path, name: str, wishes: Wishes, work: Work) -> Iterator[Impo
     from torch_geometric.data import Data
 
     try:
-        held = list(_dicts(_load(path)))
+        with parsing(path):
+            held = list(_dicts(_load(path, wishes.max_size)))
+            _check_expansion(held, path.stat().st_size, wishes.max_size)
         if not wishes.unlabelled and all(graph.get("y") is None for graph in held):
             raise UserError(f"its graphs have no y; {WITHOUT}")
         names = {"class_names": ()} if wishes.unlabelled else {}
-        graphs = GraphSet.from_pyg([Data.from_dict(graph) for graph in held], name, **names)
+        with parsing(path):
+            graphs = GraphSet.from_pyg([Data.from_dict(graph) for graph in held], name, **names)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     yield Imported(graphs, {"row": range(1, graphs.n_graphs + 1)})
 
 
-def _load(path: Path) -> Any:
+def _check_expansion(graphs: list[dict[str, Any]], size: int, max_size: int | None) -> None:
+    """An error if the graphs need far more memory than their file: any number of nodes is a few bytes, and a tensor may
+    repeat one number without end."""
+    limit = max(FREE, RATIO * size) if max_size is None else max_size
+    for held in graphs:
+        for key, value in held.items():
+            if hasattr(value, "untyped_storage"):
+                if value.numel() * value.element_size() > value.untyped_storage().nbytes():
+                    raise UserError(f"{excerpt(key)} is larger than what the file holds of it")
+            elif key == "num_nodes" and isinstance(value, int):
+                limit -= 8 * value
+        if limit < 0:
+            raise UserError("its graphs have more nodes than its size allows, which is refused; --max-size allows more")
+
+
+def _check_archive(path: Path, max_size: int | None) -> None:
+    """An error if the file is a zip archive that expands beyond the limits."""
+    if not zipfile.is_zipfile(path):
+        return
+    with zipfile.ZipFile(path) as archive:
+        claimed = sum(member.file_size for member in archive.infolist())
+    limit = min(MAX_SIZE, max(FREE, RATIO * path.stat().st_size)) if max_size is None else max_size
+    if claimed > limit:
+        raise UserError(f"it expands to more than {in_bytes(limit)}, which is refused; --max-size allows more")
+
+
+def _load(path: Path, max_size: int | None) -> Any:
     """What the file holds. PyG, imported before this, has torch let its class names (not objects) through."""
     import torch
 
     try:
+        _check_archive(path, max_size)
         with warnings.catch_warnings(action="ignore"):  # torch warns of pickles that others wrote, then refuses them
             return torch.load(path, map_location="cpu", weights_only=True)
+    except UserError:
+        raise
     except OSError as error:
         raise UserError(f"cannot read: {error.strerror or error}") from None
     except pickle.UnpicklingError:

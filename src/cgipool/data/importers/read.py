@@ -11,15 +11,17 @@ from cgipool.data.importers.imported import Imported, together
 from cgipool.data.importers.saving import Pieces, Saved, save_pieces
 from cgipool.data.importers.solubility import NAME, read_solubility
 from cgipool.data.importers.wishes import OF_CLASSES, Wishes
+from cgipool.data.names import printable
 from cgipool.data.spill import IN_MEMORY, Tell, Work, nobody
 from cgipool.data.store import is_saved
 from cgipool.errors import UserError, unknown
+from cgipool.files import check_regular
 
 Reader = Callable[[Path, str, Wishes, Work], Iterator[Imported]]
 """Takes the path, the name of the set, the options, and where to hold what must be held; gives piece after piece."""
 
-TABLE = (*OF_CLASSES, "unlabelled")
-MOLECULES = (*TABLE, "strict", "largest_fragment")
+TABLE = (*OF_CLASSES, "unlabelled", "max_size")
+MOLECULES = (*TABLE, "strict", "largest_fragment", "id", "max_atoms")
 
 
 class Format(NamedTuple):
@@ -36,14 +38,17 @@ class Format(NamedTuple):
 
 
 FORMATS: dict[str, Format] = {
-    "tu": Format("tu:read_tu_set", (".zip",), ("unlabelled",)),
+    "tu": Format("tu:read_tu_set", (".zip",), ("unlabelled", "max_size")),
     "smiles": Format(
-        "smiles:read_smiles", (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz"), ("smiles", *MOLECULES), True
+        "smiles:read_smiles",
+        (".csv", ".tsv", ".txt", ".smi", ".parquet", ".csv.gz", ".tsv.gz", ".smi.gz"),
+        ("smiles", *MOLECULES),
+        molecules=True,
     ),
-    "sdf": Format("sdf:read_sdf", (".sdf", ".sd", ".sdf.gz"), MOLECULES, molecules=True),
+    "sdf": Format("sdf:read_sdf", (".sdf", ".sd", ".sdf.gz", ".sd.gz"), MOLECULES, molecules=True),
     "graphml": Format("graphml:read_graphml", (".graphml",), TABLE),
     "edges": Format("edges:read_edges", (), (*TABLE, "strict")),
-    "pyg": Format("pyg:read_pyg", (".pt", ".pth"), ("unlabelled",)),
+    "pyg": Format("pyg:read_pyg", (".pt", ".pth"), ("unlabelled", "max_size")),
 }
 
 
@@ -90,11 +95,12 @@ def _source(path: str | Path, form: str, name: str | None, asked: Wishes) -> tup
             asked.only(NAME, ("largest_fragment",))
             return lambda work: iter([_named(read_solubility(asked), name)]), name or NAME, True
         raise UserError(f"there is no file or folder {path}")
+    check_regular(place)
     found = detect(place) if form == "auto" else form
     asked.only(found, FORMATS[found].options)
     module, function = FORMATS[found].reader.split(":")
     read: Reader = getattr(import_module(f"cgipool.data.importers.{module}"), function)
-    called = name or _stem(place)
+    called = printable(name or _stem(place))
     return partial(read, place, called, asked), called, FORMATS[found].molecules
 
 

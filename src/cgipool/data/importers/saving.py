@@ -1,6 +1,7 @@
 """An import written to disk piece by piece: of a source larger than memory only a piece is held."""
 
 import csv
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -8,12 +9,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from cgipool.data.graphs import GraphSet
-from cgipool.data.importers.imported import FEATURES, IDS, SCAFFOLDS, SKIPPED, Imported, Skipped
+from cgipool.data.importers.given import GIVEN, given_splits
+from cgipool.data.importers.imported import IDS, SCAFFOLDS, SKIPPED, Imported, Skipped
 from cgipool.data.spill import Tell, Work, nobody
 from cgipool.data.splits import write_splits
 from cgipool.data.store import is_large, replacing
 from cgipool.data.writer import GraphSetWriter
-from cgipool.files import write_json
 
 Pieces = Callable[[Work], Iterator[Imported]]
 """Gives the pieces of an import; what must be held meanwhile goes where `Work` says."""
@@ -29,6 +30,8 @@ class Saved:
     """How many rows were left out because they could not be read; `read_skipped` gives them."""
     splits: dict[str, int]
     """By file name, the number of splits that go with the set."""
+    notes: tuple[str, ...] = ()
+    """What a user should know about how it was read."""
 
 
 def save_pieces(
@@ -45,7 +48,10 @@ def save_pieces(
                 tell("graphs", target.graphs.n_graphs)
         if scaffolds is not None:
             target.splits[SCAFFOLDS] = _split_by_scaffold(fresh, *scaffolds)
-    return Saved(GraphSet.load(folder, mmap=is_large(folder), checked=True), target.skipped, target.splits)
+        if target.sides is not None:
+            target.splits |= _split_as_given(fresh, target.sides)
+    graphs = GraphSet.load(folder, mmap=is_large(folder), checked=True)
+    return Saved(graphs, target.skipped, target.splits, tuple(target.notes))
 
 
 class _Folder:
@@ -59,6 +65,9 @@ class _Folder:
         self._has_id = False
         self.skipped = 0
         self.splits: dict[str, int] = {}
+        self.sides: list[str] | None = None
+        """Of each graph, where a column of the source gives it."""
+        self.notes: dict[str, None] = {}
 
     def __enter__(self) -> "_Folder":
         self._open.enter_context(self.graphs)
@@ -79,8 +88,10 @@ class _Folder:
         if piece.skipped:
             self._table(SKIPPED, Skipped._fields).rows(iter(piece.skipped))
             self.skipped += len(piece.skipped)
-        if piece.features is not None and not (self._folder / FEATURES).exists():
-            write_json(self._folder / FEATURES, piece.features)
+        if "split" in ids:
+            self.sides = self.sides or []
+            self.sides.extend(map(sys.intern, ids["split"]))
+        self.notes |= dict.fromkeys(piece.notes)
         for name, splits in piece.splits.items():
             write_splits(self._folder / name, splits)
             self.splits[name] = len(splits)
@@ -113,6 +124,14 @@ def _drop_column(path: Path, name: str) -> None:
         table = _Table(new, header[:place] + header[place + 1 :])
         table.rows(row[:place] + row[place + 1 :] for row in rows)
     fresh.replace(path)
+
+
+def _split_as_given(folder: Path, sides: Sequence[str]) -> dict[str, int]:
+    split = given_splits(GraphSet.load(folder, mmap=True), sides)
+    if split is None:
+        return {}
+    write_splits(folder / GIVEN, [split])
+    return {GIVEN: 1}
 
 
 def _split_by_scaffold(folder: Path, count: int, seed: int) -> int:

@@ -42,9 +42,10 @@ def read_solubility(wishes: Wishes) -> Imported:
         raise UserError(MISSING)
     from cgipool.data.importers.molecular import Entry, gather_molecules
     from cgipool.data.importers.sdf import records
+    from cgipool.data.importers.text import Text
 
     folder = Path(spec.submodule_search_locations[0]) / "data"
-    parts = [list(records(folder / part)) for part in PARTS]
+    parts = [list(records(Text(folder / part))) for part in PARTS]
     found = [record for part in parts for record in part]
     classes = classes_of(folder / PARTS[0], LABEL, (record.data.get(LABEL, "") for record in found), wishes)
     entries = (Entry(row, held.title, held.block, held.data[LABEL]) for row, held in enumerate(found, start=1))

@@ -14,9 +14,9 @@ from cgipool.errors import UserError
 
 def read_tu_set(path: Path, name: str, wishes: Wishes, work: Work) -> Iterator[Imported]:
     """The set under the given name; a graph's row is its number, from 1."""
-    if not wishes.unlabelled and not has_classes(path):
+    if not wishes.unlabelled and not has_classes(path, wishes.max_size):
         raise UserError(f"{path} has no NAME_graph_labels.txt; {WITHOUT}")
     row = 1
-    for part in tu_parts(path, work, wishes.unlabelled):
+    for part in tu_parts(path, work, wishes.unlabelled, wishes.max_size):
         yield Imported(replace(part, name=name, checked=True), {"row": range(row, row + part.n_graphs)})
         row += part.n_graphs

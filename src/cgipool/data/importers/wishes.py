@@ -4,6 +4,9 @@ from dataclasses import dataclass, fields
 
 from cgipool.errors import UserError
 
+MAX_ATOMS = 3000
+"""Molecules with more atoms than this are not read unless asked for: RDKit may need very long for them, or crash."""
+
 OF_CLASSES = ("label", "threshold", "skip_unlabelled")
 """The options that say which classes there are."""
 
@@ -26,6 +29,12 @@ class Wishes:
     """Of each molecule keep the largest fragment only."""
     unlabelled: bool = False
     """Read no classes: the graphs are for predictions."""
+    id: str | None = None
+    """The column with the ids."""
+    max_atoms: int = MAX_ATOMS
+    """The atoms of the largest molecule that is read."""
+    max_size: int | None = None
+    """Bytes of text that are read; by default 16 GB, and of a compressed file 100 times its size."""
 
     def only(self, form: str, useful: tuple[str, ...]) -> None:
         """An error if an option is set that the format has no use for, or one for classes where none are read."""
