@@ -13,7 +13,8 @@ from cgipool.errors import UserError
 from cgipool.study import gather
 from cgipool.study.exchange import Merged, export, merge, rows, write_csv
 from cgipool.study.gather import ARCHIVED, commit_of
-from cgipool.study.records import FORMAT, key_of, read_book
+from cgipool.study.records import key_of, read_book
+from cgipool.study.stored import FORMAT
 
 
 def cell_of(method: str, dataset: str = "NCI1", **settings: Any) -> dict[str, Any]:

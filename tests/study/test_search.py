@@ -20,6 +20,7 @@ import scipy.stats
 from cgipool import load_dataset
 from cgipool.cli import main
 from cgipool.errors import UserError
+from cgipool.files import unsealed
 from cgipool.study.cell import Cell, Protocol
 from cgipool.study.claims import Claims
 from cgipool.study.gather import split_rows
@@ -440,7 +441,7 @@ def whole(file: Path) -> Path:
 
 
 def told(store: Path) -> dict[str, Any]:
-    return json.loads((store / "searches" / "tiny.json").read_text())
+    return unsealed(json.loads((store / "searches" / "tiny.json").read_text()))
 
 
 def test_from_a_file_to_a_recipe(whole: Path, file: Path, capsys: pytest.CaptureFixture) -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from cgipool.errors import UserError
-from cgipool.files import read_json, write_atomically, write_json
-from cgipool.study.records import FORMAT, Book, StudyRecord, Wanted, read_book
+from cgipool.files import write_atomically
+from cgipool.study.records import Book, StudyRecord, Wanted, read_book
+from cgipool.study.stored import FORMAT, read_stored, write_stored
 
 PARTS = ("cells", "failed", "studies")
 """The folders of a store that hold results; the others belong to runs in progress, or follow from these."""
@@ -97,7 +98,7 @@ def _merge_cell(into: Path, path: Path, merged: Merged) -> None:
 def _results(path: Path) -> str:
     """A cell as text, without what differs between runs that agree; a damaged file has no results."""
     try:
-        value = read_json(path)
+        value = {"format": FORMAT} | read_stored(path)
         splits = [{name: part for name, part in row.items() if name not in UNEQUAL} for row in value["splits"]]
         return _text({name: part for name, part in value.items() if name != "provenance"} | {"splits": splits})
     except (UserError, AttributeError, KeyError, TypeError):
@@ -129,7 +130,7 @@ def _merge_study(into: Path, other: Path, study: StudyRecord, ours: dict[str, St
     elif (both := _joined(mine, study)) is None:
         merged.problems.append(f"the study {study.name!r} of {other} differs from that of {into}, which is kept")
     elif both != mine:
-        write_json(here, {"format": FORMAT} | asdict(both))
+        write_stored(here, asdict(both))
         ours[study.name], merged.studies = both, merged.studies + 1
 
 

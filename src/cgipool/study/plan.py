@@ -24,7 +24,6 @@ from cgipool.files import names_a_file
 from cgipool.pool import METHODS, method_named
 from cgipool.study import fingerprints
 from cgipool.study.cell import Cell, Protocol
-from cgipool.study.records import FORMAT
 from cgipool.study.sets import Sets, family_in, origin_of, own_sets
 from cgipool.training.recipe import SETTINGS, Recipe, recipe_named, value_of
 
@@ -54,7 +53,7 @@ class Study:
         titles = {value: known[value] for value in self.axes["method"] if value in known}
         texts = {name: getattr(self, name) for name in TEXTS}
         cells = [{"key": c.key, "at": c.at, "published": c.published and list(c.published)} for c in self.cells]
-        return {"format": FORMAT} | texts | {"axes": self.axes, "titles": {"method": titles}, "cells": cells}
+        return texts | {"axes": self.axes, "titles": {"method": titles}, "cells": cells}
 
     def only(self, wanted: dict[str, list[str]]) -> list[Cell]:
         """The cells whose values on these axes are among those named."""
