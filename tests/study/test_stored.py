@@ -133,6 +133,12 @@ def test_an_odd_cell_is_one_problem_for_every_reader(change: dict[str, Any], tmp
     assert store.seconds(KEY, "cpu") is None
 
 
+def test_what_could_not_be_read_back_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="accuracy is no number"):
+        Store(tmp_path).finish(KEY, CELL, [ROW | {"test": {"accuracy": None}}], {})
+    assert not list((tmp_path / "cells").iterdir())
+
+
 def test_a_pipe_or_deep_nesting_in_a_store_is_one_problem(tmp_path: Path) -> None:
     finished(tmp_path)
     os.mkfifo(tmp_path / "cells" / "pipe.json")

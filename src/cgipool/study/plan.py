@@ -13,7 +13,7 @@ curves                         the axis to draw curves over; without it the stud
 import functools
 import itertools
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -46,6 +46,8 @@ class Study:
     curves: str | None
     axes: dict[str, list[Any]]
     cells: list[Cell]
+    unread: tuple[str, ...] = ()
+    """Data sets of the user's own that nobody asked for: they were not read, and `cells` has none of theirs."""
 
     def to_json(self) -> dict[str, Any]:
         """What a store keeps of it."""
@@ -57,19 +59,14 @@ class Study:
 
     def only(self, wanted: dict[str, list[str]]) -> list[Cell]:
         """The cells whose values on these axes are among those named."""
-        for axis, values in wanted.items():
-            if axis not in self.axes:
-                raise unknown("axis", axis, self.axes)
-            known = {str(value) for value in self.axes[axis]}
-            for value in values:
-                if value not in known:
-                    raise unknown(axis, value, known)
+        _check_wanted(wanted, self.axes)
         return [c for c in self.cells if all(str(c.at[axis]) in values for axis, values in wanted.items())]
 
 
-def read_study(path: Path) -> Study:
-    """The study of a file; whatever it says that has no meaning is an error."""
-    return read_toml(path, functools.partial(study_of, folder=path.parent))
+def read_study(path: Path, only: Mapping[str, Sequence[str]] | None = None) -> Study:
+    """The study of a file; whatever it says that has no meaning is an error. `only` gives values by axis, as for
+    `Study.only`: of the user's own data sets just those are read."""
+    return read_toml(path, functools.partial(study_of, folder=path.parent, only=only))
 
 
 def read_toml(path: Path, make: Callable[[dict[str, Any], str], Made]) -> Made:
@@ -89,15 +86,25 @@ def read_toml(path: Path, make: Callable[[dict[str, Any], str], Made]) -> Made:
         raise UserError(f"{path}: {error}") from None
 
 
-def study_of(given: dict[str, Any], default_name: str = "study", folder: Path = Path()) -> Study:
-    """A study from plain values; paths in it start in a folder."""
+def study_of(
+    given: dict[str, Any],
+    default_name: str = "study",
+    folder: Path = Path(),
+    only: Mapping[str, Sequence[str]] | None = None,
+) -> Study:
+    """A study from plain values; paths in it start in a folder. For `only` see `read_study`."""
     if "space" in given:
         raise UserError("this is a search, which `cgipool study search` runs")
     check_keys(given, TEXTS, TABLES)
     axes = _axes(given.get("axes", {}))
-    sets = own_sets(given.get("data", {}), folder, axes["dataset"])
+    _check_wanted(only or {}, axes)
+    needed = (only or {}).get("dataset", axes["dataset"])
+    sets = own_sets(given.get("data", {}), folder, axes["dataset"], needed)
+    unread = tuple(name for name in axes["dataset"] if name in given.get("data", {}) and name not in sets)
     protocol = protocol_of(given.get("protocol", {}))
-    cells = _cells(axes, sets, protocol, given.get("settings", {}), given.get("published", {}))
+    read = axes | {"dataset": [name for name in axes["dataset"] if name not in unread]}
+    _check_published(given.get("published", {}), axes)
+    cells = _cells(read, sets, protocol, given.get("settings", {}), given.get("published", {}))
     curves, baseline = given.get("curves"), given.get("baseline")
     if curves is not None and curves not in axes:
         raise unknown("axis to draw curves over,", curves, axes)
@@ -109,7 +116,17 @@ def study_of(given: dict[str, Any], default_name: str = "study", folder: Path = 
     if curves in ("method", "dataset"):
         raise UserError("curves are drawn over a setting, not over methods or data sets")
     texts = (name, given.get("title", name), given.get("about", ""), given.get("source", ""))
-    return Study(*texts, baseline, curves, axes, cells)
+    return Study(*texts, baseline, curves, axes, cells, unread)
+
+
+def _check_wanted(wanted: Mapping[str, Sequence[str]], axes: Mapping[str, list[Any]]) -> None:
+    for axis, values in wanted.items():
+        if axis not in axes:
+            raise unknown("axis", axis, axes)
+        known = {str(value) for value in axes[axis]}
+        for value in values:
+            if value not in known:
+                raise unknown(axis, value, known)
 
 
 def check_keys(given: dict[str, Any], texts: Sequence[str], tables: Sequence[str], others: Sequence[str] = ()) -> None:
@@ -175,7 +192,6 @@ def _of_kind(protocol: Protocol, kind: str) -> Protocol:
 def _cells(
     axes: dict[str, list[Any]], sets: Sets, protocol: Protocol, settings: dict[str, Any], published: dict[str, Any]
 ) -> list[Cell]:
-    _check_published(published, axes)
     check_settings(settings, "settings")
     for name in settings:
         if name in axes:

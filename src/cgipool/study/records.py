@@ -166,7 +166,7 @@ def read_book(folder: Path) -> Book:
     book = Book()
     for path in _files(folder / "studies"):
         with _noting(book):
-            book.studies.append(_built(path, "study", _study))
+            book.studies.append(read_study_record(path))
     for path in _files(folder / "cells"):
         with _noting(book):
             record = read_record(path)
@@ -181,9 +181,14 @@ def read_book(folder: Path) -> Book:
     return book
 
 
+def read_study_record(path: Path) -> StudyRecord:
+    """A study, by the file that its store keeps it in."""
+    return _built(path, "study", _study)
+
+
 def read_record(path: Path) -> Record:
     """A finished cell, by the file that its store keeps it in, or that a merge kept beside it (KEY.HASH.json)."""
-    record = _built(path, "cell", _record)
+    record = _built(path, "cell", record_of)
     if record.key != path.stem.split(".")[0]:
         raise UserError(f"{path} calls itself {excerpt(record.key)}")
     return record
@@ -238,7 +243,8 @@ def _built(path: Path, kind: str, build: Callable[[dict[str, Any]], T]) -> T:
     raise UserError(f"{path} is no {kind} of this format: {reason}")
 
 
-def _record(value: dict[str, Any]) -> Record:
+def record_of(value: dict[str, Any]) -> Record:
+    """A finished cell from the values of its file; an error of some kind where they are odd."""
     record = Record(*parts_of(value, key=str, cell=dict, splits=list, provenance=dict))
     check_provenance(record.provenance)
     key_of(record.cell)  # fails where it holds what JSON does not have, such as NaN

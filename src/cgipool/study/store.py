@@ -5,6 +5,8 @@ import json
 import logging
 import os
 import shutil
+from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any
 from cgipool.errors import UserError
 from cgipool.files import write_atomically
 from cgipool.study.claims import Claims
-from cgipool.study.records import read_failure, read_record
+from cgipool.study.records import read_failure, read_record, read_study_record, record_of
 from cgipool.study.stored import OtherFormat, read_stored, stamped, write_stored
 
 log = logging.getLogger("cgipool")
@@ -40,10 +42,13 @@ class Store:
             raise UserError(f"cannot make the store {folder}: {error.strerror or error}") from None
         self.claims = Claims(folder / "claims")
 
-    def remember(self, study: dict[str, Any]) -> None:
+    def remember(self, study: dict[str, Any], unread: Sequence[str] = ()) -> None:
         """Keep what a study asks for, so that a report needs the store alone. What a study of this name asked for
-        before is replaced: the file is what counts; finished cells stay."""
+        before is replaced: the file is what counts; finished cells stay. Of data sets that were not read it is not
+        known what the file asks for: their cells stay as an earlier run left them."""
         path = self._file("studies", study["name"])
+        if unread:
+            study = study | {"cells": study["cells"] + _cells_on(unread, path, study["axes"])}
         if _read(path) != json.loads(json.dumps(study)):
             write_stored(path, study)
 
@@ -115,6 +120,7 @@ class Store:
     def finish(self, key: str, cell: dict[str, Any], splits: list[dict[str, Any]], provenance: dict[str, Any]) -> None:
         """Write a finished cell; what it was made from is no longer needed."""
         head = stamped({"key": key, "cell": cell, "provenance": provenance, "splits": splits})
+        record_of(head)  # what could not be read back would be trained for ever
         del head["splits"]
         text = json.dumps(head, indent=1, ensure_ascii=False, allow_nan=False).removesuffix("\n}")
         rows = ",\n".join(json.dumps(row, separators=(",", ":"), allow_nan=False) for row in splits)
@@ -140,6 +146,18 @@ class Store:
 
     def _file(self, part: str, name: str) -> Path:
         return self.folder / part / f"{name}.json"
+
+
+def _cells_on(datasets: Sequence[str], path: Path, axes: dict[str, Any]) -> list[dict[str, Any]]:
+    """The cells on some data sets that a stored study of the same axes asks for."""
+    try:
+        before = read_study_record(path)
+    except OtherFormat:
+        raise
+    except UserError:
+        return []
+    same = list(before.axes) == list(axes)
+    return [asdict(cell) for cell in before.cells if same and cell.at.get("dataset") in datasets]
 
 
 def _read(path: Path) -> dict[str, Any]:
