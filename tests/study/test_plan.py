@@ -1,6 +1,7 @@
 """Study files: what they expand to, and what is refused."""
 
 import json
+import os
 import shlex
 import tomllib
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cgipool.cli import main
 from cgipool.cli.study import parse_only
 from cgipool.errors import UserError
 from cgipool.pool import METHODS
@@ -261,3 +263,64 @@ def test_every_study_file_says_what_it_is() -> None:
         assert given["title"]
         assert given["about"]
         assert given.get("source") or "published" not in given or path.stem == "controls"
+
+
+BODY = '[axes]\nmethod = ["cgi"]\ndataset = ["motifs"]\n'
+ODD_FILES = {
+    "deep": "a = " + "[" * 100_000,
+    "nested": "a = " + "[" * 50 + "]" * 50,
+    "400 digits": f"[settings]\nwidth = {'9' * 400}\n{BODY}",
+    "400 digits as a rate": f"[settings]\nlr = {'9' * 400}\n{BODY}",
+    "5000 digits": f"[settings]\nwidth = {'9' * 5000}\n{BODY}",
+    "400 digits published": f'source = "s"\n{BODY}[published.cgi]\nmotifs = [{"9" * 400}, 1]\n',
+    "400 digits of splits": f"[protocol]\nsplits = {'9' * 400}\n{BODY}",
+    "not a number": f"[settings]\nlr = nan\n{BODY}",
+    "not a number on an axis": f"{BODY}lr = [nan, 0.1]\n",
+    "not a number published": f'source = "s"\n{BODY}[published.cgi]\nmotifs = [nan, 1]\n',
+    "infinite": f"[settings]\nlr = inf\n{BODY}",
+    "half a character": f'title = "\\uD800"\n{BODY}',
+    "a date": f"{BODY}ratio = [2020-01-01]\n",
+    "tables on an axis": f"{BODY}ratio = [{{a = 1}}]\n",
+    "an axis that is no list": '[axes]\nmethod = {}\ndataset = ["motifs"]\n',
+    "a name of a mebibyte": f'[axes]\nmethod = ["{"x" * (1 << 20)}"]\ndataset = ["motifs"]\n',
+    "escape sequences": '[axes]\nmethod = ["\\u001b[31m"]\ndataset = ["motifs"]\n',
+    "data that is no path": f"{BODY}[data]\nmine = 3\n",
+    "a number for a text": f"title = 3\n{BODY}",
+}
+
+
+@pytest.mark.parametrize("text", ODD_FILES.values(), ids=ODD_FILES)
+def test_an_odd_study_file_is_one_line(text: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    file = tmp_path / "odd.toml"
+    file.write_text(text)
+    assert main(["study", "plan", str(file)]) == 2
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    assert "\x1b" not in said
+    assert len(said) < 2000
+    assert str(file) in said.replace("\n", "")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_a_study_file_must_be_a_file(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    file = {"pipe": tmp_path / "pipe", "device": Path("/dev/zero"), "folder": tmp_path}[kind]
+    if kind == "pipe":
+        os.mkfifo(file)
+    for command in ("plan", "search"):
+        assert main(["study", command, str(file)]) == 2
+        assert "cannot read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text", ["width=0x10", "width=0o7", "width=" + "9" * 400, "lr=inf", "width=[[[[", "width=1\n2"]
+)
+def test_only_decimal_numbers_are_numbers(text: str) -> None:
+    name, value = parse_setting(text)
+    assert isinstance(value, str)
+    with pytest.raises(UserError, match=f"{name} must be"):
+        PAPER.but(**{name: value})
+
+
+def test_numbers_and_quoted_texts_of_settings() -> None:
+    texts = {"width=16": 16, "lr=1e-3": 0.001, "lr=.5": 0.5, "lr=5.": 5.0, 'conv="gin"': "gin", "ratio= 0.8 ": 0.8}
+    assert [parse_setting(text)[1] for text in texts] == list(texts.values())

@@ -3,15 +3,15 @@
 import csv
 import hashlib
 import json
-import shutil
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cgipool.errors import UserError
-from cgipool.files import write_atomically
+from cgipool.files import read_regular, write_atomically
 from cgipool.study.records import Book, StudyRecord, Wanted, read_book
 from cgipool.study.stored import FORMAT, read_stored, write_stored
 
@@ -48,6 +48,8 @@ def merge(into: Path, others: Sequence[Path]) -> Merged:
     What is there stays as it is: a cell with other results is kept beside it as cells/KEY.HASH.json. Only a study may
     grow, and a failure is dropped when another store has the finished cell.
     """
+    for store in (into, *others):
+        _check_inside(store)
     books = [read_book(other) for other in others]
     try:
         for part in PARTS:
@@ -114,7 +116,16 @@ def _text(value: Any) -> str:
 
 
 def _copy(source: Path, target: Path) -> None:
-    write_atomically(target, lambda temporary: shutil.copyfile(source, temporary))
+    write_atomically(target, partial(Path.write_bytes, data=read_regular(source)), follow=False)
+
+
+def _check_inside(store: Path) -> None:
+    """An error if a file of a store is a link that leads out of it: what lies there is not the store's to give away."""
+    place = store.resolve()
+    for part in (*PARTS, "searches"):
+        for path in (store / part, *(store / part).glob("*.json")):
+            if not path.resolve().is_relative_to(place):
+                raise UserError(f"{path} is a link that leads out of {store}; remove it or put the file in its place")
 
 
 def _merge_study(into: Path, other: Path, study: StudyRecord, ours: dict[str, StudyRecord], merged: Merged) -> None:
@@ -147,13 +158,14 @@ def _joined(mine: StudyRecord, other: StudyRecord) -> StudyRecord | None:
 def export(store: Path, path: Path) -> None:
     """Pack studies, searches, cells and failures of a store into a zip archive: the same bytes for the same files."""
     read_book(store)
+    _check_inside(store)
 
     def write(temporary: Path) -> None:
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
             for part in (*PARTS, "searches"):
                 _pack(archive, f"{part}/", b"")
                 for file in sorted((store / part).glob("*.json")):
-                    _pack(archive, f"{part}/{file.name}", file.read_bytes())
+                    _pack(archive, f"{part}/{file.name}", read_regular(file))
 
     write_atomically(path, write)
 

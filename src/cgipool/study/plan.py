@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cgipool.data.splits import KINDS
-from cgipool.errors import UserError, unknown
-from cgipool.files import names_a_file
+from cgipool.errors import UserError, excerpt, unknown
+from cgipool.files import names_a_file, parsing, read_regular
 from cgipool.pool import METHODS, method_named
 from cgipool.study import fingerprints
 from cgipool.study.cell import Cell, Protocol
@@ -29,6 +29,9 @@ from cgipool.training.recipe import SETTINGS, Recipe, recipe_named, value_of
 
 TEXTS = ("name", "title", "about", "source", "baseline", "curves")
 TABLES = ("protocol", "settings", "axes", "data", "published")
+DEEPEST = 10
+"""How deeply tables and lists of a file may be nested."""
+
 AXES = ("method", "dataset", "recipe", "split_kind", *SETTINGS)
 
 Made = TypeVar("Made")
@@ -71,19 +74,29 @@ def read_study(path: Path, only: Mapping[str, Sequence[str]] | None = None) -> S
 
 def read_toml(path: Path, make: Callable[[dict[str, Any], str], Made]) -> Made:
     """What a function makes of a file's values and of its name without the ending; an error names the file."""
+    with parsing(path):
+        try:
+            given = tomllib.loads(read_regular(path).decode("utf-8"))
+        except tomllib.TOMLDecodeError as error:
+            raise UserError(f"{path} is no TOML: {excerpt(str(error))}") from None
+        except UnicodeDecodeError:
+            raise UserError(f"{path} is no TOML: it is not UTF-8 text") from None
     try:
-        with path.open("rb") as file:
-            given = tomllib.load(file)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{path} is no TOML: {error}") from None
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is no TOML: it is not UTF-8 text") from None
-    try:
+        _check_bounds(given)
         return make(given, path.stem)
     except UserError as error:
-        raise UserError(f"{path}: {error}") from None
+        raise UserError(f"{path}: {excerpt(str(error), 1000)}") from None
+
+
+def _check_bounds(value: Any, depth: int = 0) -> None:
+    """An error for what no study can mean, and what would fail further on: deep nesting, and numbers beyond 64 bits."""
+    if depth > DEEPEST:
+        raise UserError("tables and lists are nested too deeply")
+    if isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            _check_bounds(part, depth + 1)
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise UserError("a whole number in it has more than 64 bits")
 
 
 def study_of(
