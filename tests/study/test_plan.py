@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cgipool.cli import main
@@ -19,7 +20,7 @@ from cgipool.study import records
 from cgipool.study.cell import Protocol
 from cgipool.study.estimate import Estimate, in_words, predicted
 from cgipool.study.plan import read_study, study_of
-from cgipool.study.records import key_of
+from cgipool.study.records import key_of, read_record
 from cgipool.study.share import parse_shard, share_of
 from cgipool.training.recipe import PAPER, parse_setting, recipe_named
 
@@ -324,3 +325,31 @@ def test_only_decimal_numbers_are_numbers(text: str) -> None:
 def test_numbers_and_quoted_texts_of_settings() -> None:
     texts = {"width=16": 16, "lr=1e-3": 0.001, "lr=.5": 0.5, "lr=5.": 5.0, 'conv="gin"': "gin", "ratio= 0.8 ": 0.8}
     assert [parse_setting(text)[1] for text in texts] == list(texts.values())
+
+
+def stored_estimates() -> list[tuple[str, float]]:
+    """Recipe, and estimated beside measured seconds, of every cell of results/."""
+    cells = {cell.key: cell for path in FILES for cell in read_study(path).cells}
+    records = [read_record(path) for path in (STUDIES.parent / "results").glob("*/cells/*.json")]
+    known = [(cells[record.key], record) for record in records if record.key in cells]
+    return [(cell.recipe.name, predicted(cell, "cuda") / record.provenance["seconds"]) for cell, record in known]
+
+
+def test_estimates_fit_what_was_measured_with_every_recipe() -> None:
+    found = stored_estimates()
+    ratios = np.array([ratio for _, ratio in found])
+    assert len(ratios) >= 392
+    assert np.mean((ratios > 0.5) & (ratios < 2.0)) > 0.85
+    for recipe in {name for name, _ in found}:
+        assert 0.75 < np.median([ratio for name, ratio in found if name == recipe]) < 1.35, recipe
+
+
+def test_recipes_differ_in_cost() -> None:
+    def cost(device: str, **settings: Any) -> float:
+        [cell] = study_of({"axes": {"method": ["cgi"], "dataset": ["NCI1"]}, "settings": settings}).cells
+        return predicted(cell, device)
+
+    for device in ("cpu", "cuda"):
+        assert cost(device, conv="gin") > cost(device, conv="sage") > cost(device)
+        assert cost(device, epochs=20) < 0.2 * cost(device)
+    assert cost("cuda", batch_size=32) > 1.2 * cost("cuda")
