@@ -183,3 +183,13 @@ def test_a_training_folder_with_links_is_begun_anew(place: str, tmp_path: Path) 
     link.symlink_to(outside)
     assert Runner(store, "cpu").run([cell]).done == [cell.key]
     assert not list(outside.iterdir())
+
+
+@pytest.mark.parametrize(
+    "content", ["{", "[3]", '[{"at": "x", "started": ""}]', '{"legs": 3, "format": 1}', '{"a": 1}']
+)
+def test_damaged_notes_of_earlier_runs_do_not_stop_a_cell(content: str, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    [cell] = study_of({"axes": {"method": ["majority"], "dataset": ["motifs"]}, "protocol": {"splits": 1}}).cells
+    store.work(f"{cell.key}.legs.json").write_text(content)
+    assert Runner(store, "cpu").run([cell]).done == [cell.key]

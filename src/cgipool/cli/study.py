@@ -99,7 +99,7 @@ def run_cells(
     if at_once > 1 and on is not None:
         raise UserError("--at-once is for this machine; on Ray the resources of the nodes decide")
     store = Store(folder)
-    store.remember(study.to_json(), study.unread)
+    store.remember(study.to_json(), study.skipped)
     estimate = Estimate(store, study.cells, devices[0], jobs)
     if on is None:
         left = [cell for cell in cells if not store.has(cell.key)]

@@ -49,7 +49,7 @@ class Study:
     curves: str | None
     axes: dict[str, list[Any]]
     cells: list[Cell]
-    unread: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
     """Data sets of the user's own that nobody asked for: they were not read, and `cells` has none of theirs."""
 
     def to_json(self) -> dict[str, Any]:
@@ -113,9 +113,9 @@ def study_of(
     _check_wanted(only or {}, axes)
     needed = (only or {}).get("dataset", axes["dataset"])
     sets = own_sets(given.get("data", {}), folder, axes["dataset"], needed)
-    unread = tuple(name for name in axes["dataset"] if name in given.get("data", {}) and name not in sets)
+    skipped = tuple(name for name in axes["dataset"] if name in given.get("data", {}) and name not in sets)
     protocol = protocol_of(given.get("protocol", {}))
-    read = axes | {"dataset": [name for name in axes["dataset"] if name not in unread]}
+    read = axes | {"dataset": [name for name in axes["dataset"] if name not in skipped]}
     _check_published(given.get("published", {}), axes)
     cells = _cells(read, sets, protocol, given.get("settings", {}), given.get("published", {}))
     curves, baseline = given.get("curves"), given.get("baseline")
@@ -129,7 +129,7 @@ def study_of(
     if curves in ("method", "dataset"):
         raise UserError("curves are drawn over a setting, not over methods or data sets")
     texts = (name, given.get("title", name), given.get("about", ""), given.get("source", ""))
-    return Study(*texts, baseline, curves, axes, cells, unread)
+    return Study(*texts, baseline, curves, axes, cells, skipped)
 
 
 def _check_wanted(wanted: Mapping[str, Sequence[str]], axes: Mapping[str, list[Any]]) -> None:

@@ -42,13 +42,13 @@ class Store:
             raise UserError(f"cannot make the store {folder}: {error.strerror or error}") from None
         self.claims = Claims(folder / "claims")
 
-    def remember(self, study: dict[str, Any], unread: Sequence[str] = ()) -> None:
+    def remember(self, study: dict[str, Any], skipped: Sequence[str] = ()) -> None:
         """Keep what a study asks for, so that a report needs the store alone. What a study of this name asked for
-        before is replaced: the file is what counts; finished cells stay. Of data sets that were not read it is not
+        before is replaced: the file is what counts; finished cells stay. Of data sets that were skipped it is not
         known what the file asks for: their cells stay as an earlier run left them."""
         path = self._file("studies", study["name"])
-        if unread:
-            study = study | {"cells": study["cells"] + _cells_on(unread, path, study["axes"])}
+        if skipped:
+            study = study | {"cells": study["cells"] + _cells_on(skipped, path, study["axes"])}
         if _read(path) != json.loads(json.dumps(study)):
             write_stored(path, study)
 
