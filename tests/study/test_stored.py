@@ -171,6 +171,9 @@ def test_a_folder_of_a_store_must_not_be_a_link(tmp_path: Path) -> None:
     (tmp_path / "store" / "cells").symlink_to(tmp_path)
     with pytest.raises(UserError, match="cells is a link"):
         Store(tmp_path / "store")
+    (tmp_path / "store" / "searches").symlink_to(tmp_path)
+    with pytest.raises(UserError, match="searches is a link"):
+        write_stored(tmp_path / "store" / "searches" / "some.json", {})
 
 
 @pytest.mark.parametrize("place", ["", "split-000"])

@@ -20,6 +20,8 @@ class OtherFormat(UserError):
 
 def write_stored(path: Path, value: dict[str, Any]) -> None:
     """Write a file of a store. A symbolic link in its place is replaced, not followed."""
+    if path.parent.is_symlink():
+        raise UserError(f"{path.parent} is a link: a store keeps its files in folders of its own")
     write_json(path, stamped(value), follow=False)
 
 
