@@ -317,7 +317,7 @@ def test_a_study_file_must_be_a_file(kind: str, tmp_path: Path, capsys: pytest.C
 )
 def test_only_decimal_numbers_are_numbers(text: str) -> None:
     name, value = parse_setting(text)
-    assert isinstance(value, str)
+    assert not isinstance(value, int)
     with pytest.raises(UserError, match=f"{name} must be"):
         PAPER.but(**{name: value})
 

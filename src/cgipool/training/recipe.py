@@ -224,7 +224,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 WHOLE = re.compile("[+-]?[0-9]{1,18}")
-NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(inf|nan)")
 """What `--set` takes for numbers. 0x10 is text."""
 
 
@@ -242,7 +242,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
         return name, value == "true"
     if WHOLE.fullmatch(value):
         return name, int(value)
-    if NUMBER.fullmatch(value) and math.isfinite(float(value)):
+    if NUMBER.fullmatch(value):
         return name, float(value)
     return name, value[1:-1] if len(value) > 1 and value[0] == value[-1] == '"' else value
 
