@@ -1,5 +1,6 @@
 """Private folders: gone in the end, also those of killed processes, and never those of living ones."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 from cgipool import aside
 from cgipool.aside import PREVIOUS, private_folder
 from cgipool.cli import main
-from cgipool.data import GraphSet, motifs
+from cgipool.data import GraphSet, motifs, sources
 
 WRITES = """
 import sys
@@ -93,3 +94,37 @@ def test_what_cannot_be_judged_is_left(tmp_path: Path, machine: str, monkeypatch
     with private_folder(place) as mine:
         assert not (mine / aside.LOCK).exists()
     assert hidden(tmp_path) == [left]
+
+
+def test_a_lock_that_is_a_link_is_neither_followed_nor_emptied(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.write_text("precious")
+    (tmp_path / "link").symlink_to(outside)
+    with pytest.raises(OSError, match=r"link"):
+        aside.open_lock(tmp_path / "link")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="not a regular file"):
+        aside.open_lock(tmp_path / "pipe")
+    with aside.open_lock(outside) as file:
+        assert aside.lock(file, wait=False)
+    assert outside.read_text() == "precious"
+
+
+def test_parsing_a_set_does_not_empty_what_its_lock_links_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CGIPOOL_CACHE", str(tmp_path / "cache"))
+    outside = tmp_path / "outside"
+    outside.write_text("precious")
+    (tmp_path / "cache" / "locks").mkdir(parents=True)
+    (tmp_path / "cache" / "locks" / "entry").symlink_to(outside)
+    with sources._alone(tmp_path / "cache" / "parsed" / "entry"):
+        pass
+    assert outside.read_text() == "precious"
+
+
+def test_a_pipe_in_place_of_a_lock_does_not_block(tmp_path: Path) -> None:
+    place = tmp_path / "set"
+    (tmp_path / ".set-left").mkdir()
+    os.mkfifo(tmp_path / ".set-left" / aside.LOCK)
+    with private_folder(place):
+        pass
+    assert hidden(tmp_path) == [tmp_path / ".set-left"]

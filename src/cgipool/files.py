@@ -1,9 +1,11 @@
 """Reading and writing files: writes are atomic, damage is detected, bad input is one line."""
 
+import errno
 import hashlib
 import json
 import math
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -59,6 +61,25 @@ def sync_folder(folder: Path) -> None:
 def open_without_links(path: Path, flags: int, mode: int = 0o666) -> int:
     """`os.open`, but an error if the last part of path is a symbolic link."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0), mode)
+
+
+def read_regular(path: Path, *, follow: bool = True) -> bytes:
+    """The bytes of a regular file; an OSError for anything else, where a pipe would block and a device never end.
+
+    Without `follow`, a symbolic link is an error as well.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
+    handle = os.open(path, flags) if follow else open_without_links(path, flags)
+    try:
+        mode = os.fstat(handle).st_mode
+        if not stat.S_ISREG(mode):
+            raise OSError(
+                errno.EINVAL, "it is a folder" if stat.S_ISDIR(mode) else "it is not a regular file", str(path)
+            )
+        with open(handle, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(handle)
 
 
 def names_a_file(name: str) -> bool:
@@ -147,11 +168,16 @@ def sealed(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def unsealed(value: dict[str, Any]) -> dict[str, Any]:
-    """The content of a sealed object; a ValueError if it was changed. Objects without a digest pass unchecked."""
+    """The content of a sealed object; a ValueError if it was changed. Objects without a digest pass unchecked.
+
+    One whose digest has a misspelt name is damaged, not without a digest.
+    """
     content = dict(value)
-    digest = content.pop(DIGEST, None)
-    if digest is not None and digest != _digest(content):
-        raise ValueError("its content does not match its SHA-256")
+    if DIGEST in content:
+        if content.pop(DIGEST) != _digest(content):
+            raise ValueError("its content does not match its SHA-256")
+    elif any(len(name) == len(DIGEST) and sum(map(str.__ne__, name, DIGEST)) == 1 for name in content):
+        raise ValueError("the name of its SHA-256 is misspelt")
     return content
 
 
@@ -169,7 +195,11 @@ def write_json(path: Path, value: Any, *, follow: bool = True) -> None:
 def read_json(path: Path) -> Any:
     """Read plain values; a damaged file is an error that names it."""
     with parsing(path):
-        return json.loads(path.read_text(encoding="utf-8"))
+        text = read_regular(path).decode("utf-8")
+        value = json.loads(text)
+        if "\\ud" in text.lower():  # half of a surrogate pair could be parsed, but never be written or printed
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        return value
 
 
 NOT_AN_ARRAY = (ValueError, TypeError, EOFError, SyntaxError, TokenError)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from cgipool.study.records import FORMAT, key_of
+from cgipool.study.records import key_of
+from cgipool.study.stored import FORMAT
 
 METHODS = {
     "set2set": "Set2Set",

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -384,6 +385,9 @@ GARBAGE = {
     "pid": json.dumps(SOUND | {"pid": "one"}).encode(),
     "all": json.dumps(SOUND | {"pid": -1}).encode(),
     "huge": json.dumps(SOUND | {"pid": 10**30}).encode(),
+    "boolean": json.dumps(SOUND | {"pid": True}).encode(),
+    "long": json.dumps(SOUND | {"token": "a" * 300}).encode(),
+    "deep": b"[" * 4000,
 }
 
 
@@ -400,6 +404,63 @@ def test_garbage_is_alive_while_young(tmp_path: Path, content: bytes):
         assert path.read_bytes() == content, "nothing is written over"
         assert contended.take("key") is None
     assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("content", [b"", json.dumps(SOUND).encode()], ids=["empty", "sound"])
+def test_a_claim_dated_in_the_future_expires(tmp_path: Path, content: bytes):
+    path = tmp_path / "key.json"
+    path.write_bytes(content)
+    now = time.time()
+    os.utime(path, (now + 60, now + 60))
+    assert Claims(tmp_path).take("key") is None, "the clocks of two machines may differ by a little"
+    os.utime(path, (now + 86_400, now + 86_400))
+    holder = Claims(tmp_path).holder("key")
+    assert holder is not None
+    assert holder.expired
+    taken(Claims(tmp_path)).release()
+    assert names(tmp_path) == []
+
+
+def test_a_living_holder_survives_a_clock_that_was_set_back(tmp_path: Path):
+    with taken(Claims(tmp_path, beat=0.05)):
+        os.utime(tmp_path / "key.json", (4e9, 4e9))
+        assert soon(lambda: not Claims(tmp_path).holder("key").expired)  # type: ignore[union-attr]
+
+
+def test_a_full_disk_leaves_no_claim_behind(tmp_path: Path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))  # no file may have a byte
+    try:
+        with pytest.raises(UserError, match="cannot claim cells"):
+            Claims(tmp_path).take("key")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert names(tmp_path) == []
+    taken(Claims(tmp_path)).release()
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling link", "pipe"])
+def test_a_claim_that_is_no_file_is_nobodys_and_expires(tmp_path: Path, kind: str):
+    folder, outside = tmp_path / "claims", tmp_path / "outside"
+    folder.mkdir()
+    if kind == "pipe":
+        os.mkfifo(folder / "key.json")
+    else:
+        (folder / "key.json").symlink_to(outside)
+    if kind == "link":
+        outside.write_text(json.dumps(SOUND))
+        os.utime(outside, (0, 0))
+    assert Claims(folder).take("key") is None
+    os.utime(folder / "key.json", (0, 0), follow_symlinks=False)
+    taken(Claims(folder)).release()
+    assert names(folder) == []
+    assert outside.exists() == (kind == "link")
+
+
+def test_copies_of_a_claim_do_not_lead_in_a_circle(tmp_path: Path):
+    for name in ("key.json", f"key.after-{SOUND['token']}"):
+        (tmp_path / name).write_text(json.dumps(SOUND))
+    assert Claims(tmp_path).take("key") is None
 
 
 def test_the_clock_is_that_of_the_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

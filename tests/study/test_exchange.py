@@ -13,7 +13,8 @@ from cgipool.errors import UserError
 from cgipool.study import gather
 from cgipool.study.exchange import Merged, export, merge, rows, write_csv
 from cgipool.study.gather import ARCHIVED, commit_of
-from cgipool.study.records import FORMAT, key_of, read_book
+from cgipool.study.records import key_of, read_book
+from cgipool.study.stored import FORMAT
 
 
 def cell_of(method: str, dataset: str = "NCI1", **settings: Any) -> dict[str, Any]:
@@ -368,3 +369,34 @@ def test_the_commit_of_an_archive(tmp_path: Path) -> None:
     assert commit_of(tmp_path) is None
     kept = Path(gather.__file__).parent / ARCHIVED
     assert kept.read_text() == "$Format:%H$\n"
+
+
+@pytest.mark.parametrize("part", ["cells/x.json", "studies/x.json", "searches/x.json", "failed"])
+def test_links_that_lead_out_of_a_store_are_refused(stores: tuple[Path, Path], part: str, tmp_path: Path):
+    first, second = stores
+    outside, link = tmp_path / "outside", second / part
+    outside.mkdir()
+    (outside / "secret.json").write_text('{"outside": 1}')
+    link.parent.mkdir(exist_ok=True)
+    if link.exists():
+        link.rmdir()
+    link.symlink_to(outside / "secret.json" if part.endswith("json") else outside)
+    before = contents(first)
+    for use in (lambda: export(second, tmp_path / "all.zip"), lambda: merge(first, [second])):
+        with pytest.raises(UserError, match="is a link that leads out of"):
+            use()
+    assert contents(first) == before
+    assert not (tmp_path / "all.zip").exists()
+
+
+def test_a_link_within_a_store_goes_along_as_a_file(stores: tuple[Path, Path], tmp_path: Path):
+    first, _ = stores
+    path = next((first / "cells").glob("*.json"))
+    content = path.read_bytes()
+    path.rename(first / "moved")
+    path.symlink_to(first / "moved")
+    export(first, tmp_path / "all.zip")
+    with zipfile.ZipFile(tmp_path / "all.zip") as archive:
+        assert archive.read(f"cells/{path.name}") == content
+    merge(tmp_path / "third", [first])
+    assert not (tmp_path / "third" / "cells" / path.name).is_symlink()

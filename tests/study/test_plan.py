@@ -1,6 +1,7 @@
 """Study files: what they expand to, and what is refused."""
 
 import json
+import os
 import shlex
 import tomllib
 from dataclasses import replace
@@ -8,8 +9,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from cgipool.cli import main
 from cgipool.cli.study import parse_only
 from cgipool.errors import UserError
 from cgipool.pool import METHODS
@@ -17,7 +20,7 @@ from cgipool.study import records
 from cgipool.study.cell import Protocol
 from cgipool.study.estimate import Estimate, in_words, predicted
 from cgipool.study.plan import read_study, study_of
-from cgipool.study.records import key_of
+from cgipool.study.records import key_of, read_record
 from cgipool.study.share import parse_shard, share_of
 from cgipool.training.recipe import PAPER, parse_setting, recipe_named
 
@@ -261,3 +264,92 @@ def test_every_study_file_says_what_it_is() -> None:
         assert given["title"]
         assert given["about"]
         assert given.get("source") or "published" not in given or path.stem == "controls"
+
+
+BODY = '[axes]\nmethod = ["cgi"]\ndataset = ["motifs"]\n'
+ODD_FILES = {
+    "deep": "a = " + "[" * 100_000,
+    "nested": "a = " + "[" * 50 + "]" * 50,
+    "400 digits": f"[settings]\nwidth = {'9' * 400}\n{BODY}",
+    "400 digits as a rate": f"[settings]\nlr = {'9' * 400}\n{BODY}",
+    "5000 digits": f"[settings]\nwidth = {'9' * 5000}\n{BODY}",
+    "400 digits published": f'source = "s"\n{BODY}[published.cgi]\nmotifs = [{"9" * 400}, 1]\n',
+    "400 digits of splits": f"[protocol]\nsplits = {'9' * 400}\n{BODY}",
+    "not a number": f"[settings]\nlr = nan\n{BODY}",
+    "not a number on an axis": f"{BODY}lr = [nan, 0.1]\n",
+    "not a number published": f'source = "s"\n{BODY}[published.cgi]\nmotifs = [nan, 1]\n',
+    "infinite": f"[settings]\nlr = inf\n{BODY}",
+    "half a character": f'title = "\\uD800"\n{BODY}',
+    "a date": f"{BODY}ratio = [2020-01-01]\n",
+    "tables on an axis": f"{BODY}ratio = [{{a = 1}}]\n",
+    "an axis that is no list": '[axes]\nmethod = {}\ndataset = ["motifs"]\n',
+    "a name of a mebibyte": f'[axes]\nmethod = ["{"x" * (1 << 20)}"]\ndataset = ["motifs"]\n',
+    "escape sequences": '[axes]\nmethod = ["\\u001b[31m"]\ndataset = ["motifs"]\n',
+    "data that is no path": f"{BODY}[data]\nmine = 3\n",
+    "a number for a text": f"title = 3\n{BODY}",
+}
+
+
+@pytest.mark.parametrize("text", ODD_FILES.values(), ids=ODD_FILES)
+def test_an_odd_study_file_is_one_line(text: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    file = tmp_path / "odd.toml"
+    file.write_text(text)
+    assert main(["study", "plan", str(file)]) == 2
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    assert "\x1b" not in said
+    assert len(said) < 2000
+    assert str(file) in said.replace("\n", "")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_a_study_file_must_be_a_file(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    file = {"pipe": tmp_path / "pipe", "device": Path("/dev/zero"), "folder": tmp_path}[kind]
+    if kind == "pipe":
+        os.mkfifo(file)
+    for command in ("plan", "search"):
+        assert main(["study", command, str(file)]) == 2
+        assert "cannot read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text", ["width=0x10", "width=0o7", "width=" + "9" * 400, "lr=inf", "width=[[[[", "width=1\n2"]
+)
+def test_only_decimal_numbers_are_numbers(text: str) -> None:
+    name, value = parse_setting(text)
+    assert not isinstance(value, int)
+    with pytest.raises(UserError, match=f"{name} must be"):
+        PAPER.but(**{name: value})
+
+
+def test_numbers_and_quoted_texts_of_settings() -> None:
+    texts = {"width=16": 16, "lr=1e-3": 0.001, "lr=.5": 0.5, "lr=5.": 5.0, 'conv="gin"': "gin", "ratio= 0.8 ": 0.8}
+    assert [parse_setting(text)[1] for text in texts] == list(texts.values())
+
+
+def stored_estimates() -> list[tuple[str, float]]:
+    """Recipe, and estimated beside measured seconds, of every cell of results/."""
+    cells = {cell.key: cell for path in FILES for cell in read_study(path).cells}
+    records = [read_record(path) for path in (STUDIES.parent / "results").glob("*/cells/*.json")]
+    known = [(cells[record.key], record) for record in records if record.key in cells]
+    return [(cell.recipe.name, predicted(cell, "cuda") / record.provenance["seconds"]) for cell, record in known]
+
+
+def test_estimates_fit_what_was_measured_with_every_recipe() -> None:
+    found = stored_estimates()
+    ratios = np.array([ratio for _, ratio in found])
+    assert len(ratios) >= 392
+    assert np.mean((ratios > 0.5) & (ratios < 2.0)) > 0.85
+    for recipe in {name for name, _ in found}:
+        assert 0.75 < np.median([ratio for name, ratio in found if name == recipe]) < 1.35, recipe
+
+
+def test_recipes_differ_in_cost() -> None:
+    def cost(device: str, **settings: Any) -> float:
+        [cell] = study_of({"axes": {"method": ["cgi"], "dataset": ["NCI1"]}, "settings": settings}).cells
+        return predicted(cell, device)
+
+    for device in ("cpu", "cuda"):
+        assert cost(device, conv="gin") > cost(device, conv="sage") > cost(device)
+        assert cost(device, epochs=20) < 0.2 * cost(device)
+    assert cost("cuda", batch_size=32) > 1.2 * cost("cuda")

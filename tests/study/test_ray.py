@@ -138,6 +138,18 @@ def children(*parents: int) -> list[int]:
     return seen
 
 
+def listened_on(pids: list[int]) -> Iterator[str]:
+    """The addresses, in hexadecimal digits, that sockets of these processes accept connections at; 127.0.0.1 ends in
+    0100007F."""
+    links = [os.readlink(path) for pid in pids for path in Path(f"/proc/{pid}/fd").iterdir() if path.is_symlink()]
+    sockets = {link.removeprefix("socket:[").removesuffix("]") for link in links if link.startswith("socket:")}
+    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        for line in table.read_text().splitlines()[1:]:
+            _, local, _, state, *rest = line.split()
+            if state == "0A" and rest[5] in sockets:
+                yield local.partition(":")[0]
+
+
 def parent_of(path: Path) -> int | None:
     """By its /proc/PID/stat; None of a process that has ended, though it may still be listed."""
     try:
@@ -325,6 +337,8 @@ def test_the_command_starts_ray_and_leaves_nothing_behind(tmp_path: Path) -> Non
         assert len(list(store.glob("claims/*"))) == 1
         started = children(process.pid)
         assert len(started) > 3
+        assert (places := list(listened_on([process.pid, *started])))
+        assert all(place.endswith("0100007F") for place in places), places
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=120)
     finally:
@@ -488,6 +502,38 @@ def test_an_address_where_nothing_answers_is_one_line(address: str) -> None:
     pytest.importorskip("ray", reason="needs Ray: pip install 'cgipool[ray]'")
     with pytest.raises(UserError, match=r"^no Ray answers at .*127.0.0.1:9: .*refused"), connected(address, "cpu", 1):
         pass
+
+
+@pytest.mark.parametrize("asked", [None, "1"])
+def test_a_runtime_of_ones_own_is_for_this_machine_and_user(
+    asked: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless it is asked for, it listens on localhost; and nobody else may read its token."""
+    pytest.importorskip("ray", reason="needs Ray: pip install 'cgipool[ray]'")
+    from ray._private import ray_constants
+
+    before, seen = ray_constants.ENABLE_RAY_CLUSTER, []
+
+    class Ray:
+        def init(self, address: str, **_: object) -> None:
+            seen.append((address, os.environ.get(ray_cluster.CLUSTERS), ray_constants.ENABLE_RAY_CLUSTER))
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("RAY_ADDRESS", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    if asked is None:
+        monkeypatch.delenv(ray_cluster.CLUSTERS, raising=False)
+    else:
+        monkeypatch.setenv(ray_cluster.CLUSTERS, asked)
+    token = tmp_path / ".ray" / "auth_token"
+    ray_cluster._join(Ray(), "local")
+    assert seen == [("local", "0", False)] if asked is None else seen == [("local", asked, before)]
+    assert (os.environ.get(ray_cluster.CLUSTERS), ray_constants.ENABLE_RAY_CLUSTER) == (asked, before)
+    assert (token.stat().st_mode & 0o777, len(token.read_text())) == (0o600, 64)
+    text = token.read_text()
+    token.chmod(0o644)
+    ray_cluster._join(Ray(), "local")
+    assert (token.stat().st_mode & 0o777, token.read_text()) == (0o600, text)
 
 
 @pytest.mark.parametrize(("mode", "hint"), [("", True), ("token", False)])

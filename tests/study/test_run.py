@@ -27,7 +27,7 @@ TINY: dict[str, Any] = {
     "settings": {"width": 8, "epochs": 3, "patience": 3},
     "protocol": {"splits": 2},
 }
-TIMES = ("started", "finished", "seconds", "command", "legs")
+TIMES = ("started", "finished", "seconds", "command", "legs", "sha256")
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -130,3 +130,34 @@ def test_what_makes_no_sense_is_told(folder: Path, data: dict[str, Any], dataset
     with pytest.raises(UserError) as error:
         study_of({"axes": {"method": ["cgi"], "dataset": datasets}, "data": data}, folder=folder)
     assert said in str(error.value)
+
+
+def test_only_the_sets_that_are_asked_for_are_read(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    file, store = folder / "studies" / "study.toml", folder / "store"
+    command = ["study", "run", str(file), "--store", str(store)]
+    majority = ["--only", "method=majority,dataset=motifs"]
+    data = folder / "sets" / "one"
+    data.rename(folder / "sets" / "away")
+    assert main([*command, *majority]) == 0
+    assert main(["study", "plan", str(file), "--store", str(store), *majority]) == 0
+    assert {cell.at["dataset"] for cell in read_book(store).studies[0].cells} == {"motifs"}
+    assert main(["report", str(store), "--out", str(folder / "report")]) == 0, "with nothing known of the other set"
+    assert main(command) == 2
+    assert "sets/one" in capsys.readouterr().err
+    (folder / "sets" / "away").rename(data)
+    assert main(command) == 0
+    whole = read_book(store).studies
+    assert len(whole[0].cells) == 4
+    data.rename(folder / "sets" / "away")
+    assert main([*command, *majority]) == 0
+    [after] = read_book(store).studies
+    assert after.axes == whole[0].axes
+    assert sorted(cell.key for cell in after.cells) == sorted(cell.key for cell in whole[0].cells)
+
+
+@pytest.mark.parametrize(
+    ("only", "words"), [("dataset=other", "unknown dataset 'other'"), ("colour=red", "unknown axis 'colour'")]
+)
+def test_what_only_names_must_be_there(folder: Path, only: str, words: str, capsys: pytest.CaptureFixture) -> None:
+    assert main(["study", "run", str(folder / "studies" / "study.toml"), "--only", only]) == 2
+    assert words in capsys.readouterr().err

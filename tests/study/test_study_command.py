@@ -18,6 +18,7 @@ import pytest
 from cgipool import load_dataset
 from cgipool.cli import main
 from cgipool.data.splits import read_splits
+from cgipool.files import sealed
 from cgipool.study.plan import read_study
 from cgipool.study.records import read_book
 from cgipool.study.store import Store
@@ -87,7 +88,7 @@ def test_shards_make_the_whole(file: Path, tmp_path: Path, capsys: pytest.Captur
     path = tmp_path / "1" / "cells" / f"{key}.json"
     other = json.loads(path.read_text())
     other["splits"][0]["test"]["accuracy"] = 0.123
-    path.write_text(json.dumps(other))
+    path.write_text(json.dumps(sealed(other)))
     assert f"conflict: two results of cell {key}" in ok(capsys, "study", "merge", whole, tmp_path / "1")
     assert "problem" in ok(capsys, "study", "status", whole)
 

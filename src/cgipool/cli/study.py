@@ -66,7 +66,7 @@ def run(
     """
     from cgipool.study.plan import read_study
 
-    study = read_study(file)
+    study = read_study(file, parse_only(only))
     cells = _chosen(study, only, shard, device)
     outcome = run_cells(study, cells, store, device, jobs, limit, retry_failed, on, at_once)
     conclude(outcome, cells, store)
@@ -99,7 +99,7 @@ def run_cells(
     if at_once > 1 and on is not None:
         raise UserError("--at-once is for this machine; on Ray the resources of the nodes decide")
     store = Store(folder)
-    store.remember(study.to_json())
+    store.remember(study.to_json(), study.skipped)
     estimate = Estimate(store, study.cells, devices[0], jobs)
     if on is None:
         left = [cell for cell in cells if not store.has(cell.key)]
@@ -192,7 +192,7 @@ def plan(
     from cgipool.study.plan import read_study
     from cgipool.study.store import Store
 
-    study = read_study(file)
+    study = read_study(file, parse_only(only))
     cells = _chosen(study, only, shard, device)
     devices = kinds_checked(device)
     there = Store(store) if (store / "cells").is_dir() else None

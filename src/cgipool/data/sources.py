@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from cgipool.aside import lock
+from cgipool.aside import lock, open_lock
 from cgipool.caches import cache_folder
 from cgipool.data.catalogue import CATALOGUE
 from cgipool.data.digests import content_of
@@ -165,7 +165,7 @@ def _alone(entry: Path) -> Iterator[None]:
     with ExitStack() as stack:
         with suppress(OSError):
             locks.mkdir(parents=True, exist_ok=True)
-            lock(stack.enter_context((locks / entry.name).open("w", encoding="utf-8")), wait=True)
+            lock(stack.enter_context(open_lock(locks / entry.name)), wait=True)
         yield
 
 

@@ -1,15 +1,13 @@
 """A cell: one method on one data set with one set of settings, over all its splits."""
 
-import hashlib
 import shlex
-import sys
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cgipool.pool import method_named
 from cgipool.study import fingerprints
+from cgipool.study.own_source import source_of
 from cgipool.study.records import key_of, place_in_words
 from cgipool.training.recipe import Recipe
 
@@ -83,16 +81,6 @@ class Cell:
         for setting, value in self.recipe.settings().items():
             words += ["--set", f"{setting}={plain(value)}"]
         return shlex.join([*words, "--device", device.split(":")[0]])
-
-
-def source_of(method: str) -> str | None:
-    """The hash of the file that a method of the user's own is written in; None for ours (see `GENERATION`)."""
-    module, colon, _ = method.partition(":")
-    if not colon:
-        return None
-    method_named(method)
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return None if file is None else hashlib.sha256(Path(file).read_bytes()).hexdigest()
 
 
 def plain(value: Any) -> str:

@@ -14,10 +14,13 @@ claims on a cell are a chain, whose last link counts. Nothing is renamed or writ
 """
 
 import errno
+import io
 import json
 import os
+import re
 import secrets
 import socket
+import stat
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -27,7 +30,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from cgipool.errors import UserError
+from cgipool.errors import UserError, excerpt
+from cgipool.files import open_without_links
+
+TOKEN = re.compile("[0-9a-f]{16}")
+LONGEST = 4096
+"""Bytes of a claim that are read; one is a few hundred long."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +76,9 @@ class Claims:
             raise UserError(f"cannot see the claims in {self.folder}: {error.strerror or error}") from error
 
     def _seen(self, link: "_Link") -> Holder:
-        age = max(0.0, _clock(self.folder) - link.beaten)
+        # A clock that was set back leaves heartbeats in the future. A holder that lives beats again with the new time;
+        # a heartbeat far ahead is as dead as one far behind.
+        age = abs(_clock(self.folder) - link.beaten)
         return Holder(link.host, link.pid, link.since, age, age > self.expiry or _gone(link))
 
 
@@ -107,7 +117,7 @@ class Claim:
     def _keep(self) -> None:
         while not self._over.wait(self._beat) and self.look():
             with suppress(OSError):
-                os.utime(self._link.path)
+                os.utime(self._link.path, follow_symlinks=False)
 
     def __enter__(self) -> Self:
         return self
@@ -134,9 +144,10 @@ def _last(folder: Path, key: str) -> _Link | None:
 
 
 def _chain(folder: Path, key: str) -> Iterator[_Link]:
-    path = folder / f"{key}.json"
-    while (link := _read(path)) is not None:
+    path, seen = folder / f"{key}.json", set[str]()
+    while (link := _read(path)) is not None and link.token not in seen:  # a copied file would lead in a circle
         yield link
+        seen.add(link.token)
         path = folder / f"{key}.after-{link.token}"
 
 
@@ -147,7 +158,7 @@ def _succeed(folder: Path, key: str, last: _Link | None) -> _Link | None:
     fields = {name: value for name, value in vars(link).items() if name not in ("path", "beaten")}
     try:
         with path.open("xb", buffering=0) as file:
-            file.write(json.dumps(fields).encode())
+            _write(file, json.dumps(fields).encode(), path)
     except FileExistsError:
         return None
     found = any(link.token == other.token for other in _chain(folder, key))
@@ -156,21 +167,39 @@ def _succeed(folder: Path, key: str, last: _Link | None) -> _Link | None:
     return link if found else None
 
 
+def _write(file: io.FileIO, text: bytes, path: Path) -> None:
+    """Write a new claim. One that cannot be written, as on a full disk, is removed: it would hold the cell for nobody.
+    None can have succeeded to it yet, as it has not expired."""
+    try:
+        if file.write(text) < len(text):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+
+
 def _read(path: Path) -> _Link | None:
     """The claim in a file. One that cannot be read, or not yet, is nobody's, and alive until it is old."""
     try:
         # To open a file is to ask an NFS server for its times; a plain stat may be answered from the cache.
-        with path.open("rb") as file:
-            status, text = os.fstat(file.fileno()), file.read()
+        handle = open_without_links(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ESTALE):
             return None
-        raise
-    with suppress(KeyError, TypeError, ValueError):
+        if error.errno != errno.ELOOP:
+            raise
+        status, text = path.lstat(), b""  # a link says nothing of who holds the cell, wherever it leads
+    else:
+        try:
+            status = os.fstat(handle)
+            text = os.read(handle, LONGEST) if stat.S_ISREG(status.st_mode) else b""
+        finally:
+            os.close(handle)
+    with suppress(KeyError, TypeError, ValueError, RecursionError):
         value = json.loads(text)
-        words = {name: str(value[name]) for name in ("token", "host", "boot", "since")}
-        if words["token"].isalnum() and 0 < value["pid"] < 2**31:
-            return _Link(path, pid=int(value["pid"]), beaten=status.st_mtime, **words)
+        words = {name: excerpt(str(value[name])) for name in ("token", "host", "boot", "since")}
+        if TOKEN.fullmatch(words["token"]) and type(value["pid"]) is int and 0 < value["pid"] < 2**31:
+            return _Link(path, pid=value["pid"], beaten=status.st_mtime, **words)
     return _Link(path, f"{status.st_ino:x}-{status.st_mtime_ns:x}", beaten=status.st_mtime)
 
 

@@ -3,16 +3,17 @@
 import csv
 import hashlib
 import json
-import shutil
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cgipool.errors import UserError
-from cgipool.files import read_json, write_atomically, write_json
-from cgipool.study.records import FORMAT, Book, StudyRecord, Wanted, read_book
+from cgipool.files import read_regular, write_atomically
+from cgipool.study.records import Book, StudyRecord, Wanted, read_book
+from cgipool.study.stored import FORMAT, read_stored, write_stored
 
 PARTS = ("cells", "failed", "studies")
 """The folders of a store that hold results; the others belong to runs in progress, or follow from these."""
@@ -47,6 +48,8 @@ def merge(into: Path, others: Sequence[Path]) -> Merged:
     What is there stays as it is: a cell with other results is kept beside it as cells/KEY.HASH.json. Only a study may
     grow, and a failure is dropped when another store has the finished cell.
     """
+    for store in (into, *others):
+        _check_inside(store)
     books = [read_book(other) for other in others]
     try:
         for part in PARTS:
@@ -97,7 +100,7 @@ def _merge_cell(into: Path, path: Path, merged: Merged) -> None:
 def _results(path: Path) -> str:
     """A cell as text, without what differs between runs that agree; a damaged file has no results."""
     try:
-        value = read_json(path)
+        value = {"format": FORMAT} | read_stored(path)
         splits = [{name: part for name, part in row.items() if name not in UNEQUAL} for row in value["splits"]]
         return _text({name: part for name, part in value.items() if name != "provenance"} | {"splits": splits})
     except (UserError, AttributeError, KeyError, TypeError):
@@ -113,7 +116,16 @@ def _text(value: Any) -> str:
 
 
 def _copy(source: Path, target: Path) -> None:
-    write_atomically(target, lambda temporary: shutil.copyfile(source, temporary))
+    write_atomically(target, partial(Path.write_bytes, data=read_regular(source)), follow=False)
+
+
+def _check_inside(store: Path) -> None:
+    """An error if a file of a store is a link that leads out of it: what lies there is not the store's to give away."""
+    place = store.resolve()
+    for part in (*PARTS, "searches"):
+        for path in (store / part, *(store / part).glob("*.json")):
+            if not path.resolve().is_relative_to(place):
+                raise UserError(f"{path} is a link that leads out of {store}; remove it or put the file in its place")
 
 
 def _merge_study(into: Path, other: Path, study: StudyRecord, ours: dict[str, StudyRecord], merged: Merged) -> None:
@@ -129,7 +141,7 @@ def _merge_study(into: Path, other: Path, study: StudyRecord, ours: dict[str, St
     elif (both := _joined(mine, study)) is None:
         merged.problems.append(f"the study {study.name!r} of {other} differs from that of {into}, which is kept")
     elif both != mine:
-        write_json(here, {"format": FORMAT} | asdict(both))
+        write_stored(here, asdict(both))
         ours[study.name], merged.studies = both, merged.studies + 1
 
 
@@ -146,13 +158,14 @@ def _joined(mine: StudyRecord, other: StudyRecord) -> StudyRecord | None:
 def export(store: Path, path: Path) -> None:
     """Pack studies, searches, cells and failures of a store into a zip archive: the same bytes for the same files."""
     read_book(store)
+    _check_inside(store)
 
     def write(temporary: Path) -> None:
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
             for part in (*PARTS, "searches"):
                 _pack(archive, f"{part}/", b"")
                 for file in sorted((store / part).glob("*.json")):
-                    _pack(archive, f"{part}/{file.name}", file.read_bytes())
+                    _pack(archive, f"{part}/{file.name}", read_regular(file))
 
     write_atomically(path, write)
 

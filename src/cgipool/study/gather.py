@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from cgipool.files import read_json, write_json
+from cgipool.errors import UserError
+from cgipool.files import read_json
+from cgipool.study.stored import read_stored, write_stored
 from cgipool.training.log import Log
 
 POINTS = 60
@@ -77,7 +79,7 @@ class Legs:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder.with_name(f"{folder.name}.legs.json")
-        self.legs: list[dict[str, Any]] = read_json(self.path) if self.path.exists() else []
+        self.legs = _read_legs(self.path)
         newest = max((path.stat().st_mtime for path in folder.glob("**/*")), default=0.0)
         for leg in self.legs:  # one that was killed lasted until its last sign of life
             leg.setdefault("seconds", max(0.0, newest - leg["at"]))
@@ -85,17 +87,27 @@ class Legs:
     def begin(self, started: str, versions: dict[str, str], commit: str | None) -> None:
         """A run takes the cell in hand, with the code of a commit."""
         self.legs.append({"started": started, "at": time.time(), "versions": versions, "commit": commit})
-        write_json(self.path, self.legs)
+        write_stored(self.path, {"legs": self.legs})
 
     def end(self, seconds: float) -> None:
         """It leaves it, finished or not."""
         self.legs[-1]["seconds"] = seconds
-        write_json(self.path, self.legs)
+        write_stored(self.path, {"legs": self.legs})
 
     @property
     def seconds(self) -> float:
         """Of all legs."""
         return sum(leg["seconds"] for leg in self.legs)
+
+
+def _read_legs(path: Path) -> list[dict[str, Any]]:
+    """The legs before this one; a damaged file is as none."""
+    try:
+        value = read_json(path)
+        legs = value if isinstance(value, list) else read_stored(path)["legs"]  # a list was written by older versions
+        return [{"started": str(leg["started"]), "at": float(leg["at"])} | leg for leg in legs]
+    except (UserError, KeyError, TypeError, ValueError, OverflowError):
+        return []
 
 
 def commit_of(package: Path) -> str | None:

@@ -13,23 +13,25 @@ curves                         the axis to draw curves over; without it the stud
 import functools
 import itertools
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from cgipool.data.splits import KINDS
-from cgipool.errors import UserError, unknown
-from cgipool.files import names_a_file
+from cgipool.errors import UserError, excerpt, unknown
+from cgipool.files import names_a_file, parsing, read_regular
 from cgipool.pool import METHODS, method_named
 from cgipool.study import fingerprints
 from cgipool.study.cell import Cell, Protocol
-from cgipool.study.records import FORMAT
 from cgipool.study.sets import Sets, family_in, origin_of, own_sets
 from cgipool.training.recipe import SETTINGS, Recipe, recipe_named, value_of
 
 TEXTS = ("name", "title", "about", "source", "baseline", "curves")
 TABLES = ("protocol", "settings", "axes", "data", "published")
+DEEPEST = 10
+"""How deeply tables and lists of a file may be nested."""
+
 AXES = ("method", "dataset", "recipe", "split_kind", *SETTINGS)
 
 Made = TypeVar("Made")
@@ -47,6 +49,8 @@ class Study:
     curves: str | None
     axes: dict[str, list[Any]]
     cells: list[Cell]
+    skipped: tuple[str, ...] = ()
+    """Data sets of the user's own that nobody asked for: they were not read, and `cells` has none of theirs."""
 
     def to_json(self) -> dict[str, Any]:
         """What a store keeps of it."""
@@ -54,51 +58,66 @@ class Study:
         titles = {value: known[value] for value in self.axes["method"] if value in known}
         texts = {name: getattr(self, name) for name in TEXTS}
         cells = [{"key": c.key, "at": c.at, "published": c.published and list(c.published)} for c in self.cells]
-        return {"format": FORMAT} | texts | {"axes": self.axes, "titles": {"method": titles}, "cells": cells}
+        return texts | {"axes": self.axes, "titles": {"method": titles}, "cells": cells}
 
     def only(self, wanted: dict[str, list[str]]) -> list[Cell]:
         """The cells whose values on these axes are among those named."""
-        for axis, values in wanted.items():
-            if axis not in self.axes:
-                raise unknown("axis", axis, self.axes)
-            known = {str(value) for value in self.axes[axis]}
-            for value in values:
-                if value not in known:
-                    raise unknown(axis, value, known)
+        _check_wanted(wanted, self.axes)
         return [c for c in self.cells if all(str(c.at[axis]) in values for axis, values in wanted.items())]
 
 
-def read_study(path: Path) -> Study:
-    """The study of a file; whatever it says that has no meaning is an error."""
-    return read_toml(path, functools.partial(study_of, folder=path.parent))
+def read_study(path: Path, only: Mapping[str, Sequence[str]] | None = None) -> Study:
+    """The study of a file; whatever it says that has no meaning is an error. `only` gives values by axis, as for
+    `Study.only`: of the user's own data sets just those are read."""
+    return read_toml(path, functools.partial(study_of, folder=path.parent, only=only))
 
 
 def read_toml(path: Path, make: Callable[[dict[str, Any], str], Made]) -> Made:
     """What a function makes of a file's values and of its name without the ending; an error names the file."""
+    with parsing(path):
+        try:
+            given = tomllib.loads(read_regular(path).decode("utf-8"))
+        except tomllib.TOMLDecodeError as error:
+            raise UserError(f"{path} is no TOML: {excerpt(str(error))}") from None
+        except UnicodeDecodeError:
+            raise UserError(f"{path} is no TOML: it is not UTF-8 text") from None
     try:
-        with path.open("rb") as file:
-            given = tomllib.load(file)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{path} is no TOML: {error}") from None
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is no TOML: it is not UTF-8 text") from None
-    try:
+        _check_bounds(given)
         return make(given, path.stem)
     except UserError as error:
-        raise UserError(f"{path}: {error}") from None
+        raise UserError(f"{path}: {excerpt(str(error), 1000)}") from None
 
 
-def study_of(given: dict[str, Any], default_name: str = "study", folder: Path = Path()) -> Study:
-    """A study from plain values; paths in it start in a folder."""
+def _check_bounds(value: Any, depth: int = 0) -> None:
+    """An error for what no study can mean, and what would fail further on: deep nesting, and numbers beyond 64 bits."""
+    if depth > DEEPEST:
+        raise UserError("tables and lists are nested too deeply")
+    if isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            _check_bounds(part, depth + 1)
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise UserError("a whole number in it has more than 64 bits")
+
+
+def study_of(
+    given: dict[str, Any],
+    default_name: str = "study",
+    folder: Path = Path(),
+    only: Mapping[str, Sequence[str]] | None = None,
+) -> Study:
+    """A study from plain values; paths in it start in a folder. For `only` see `read_study`."""
     if "space" in given:
         raise UserError("this is a search, which `cgipool study search` runs")
     check_keys(given, TEXTS, TABLES)
     axes = _axes(given.get("axes", {}))
-    sets = own_sets(given.get("data", {}), folder, axes["dataset"])
+    _check_wanted(only or {}, axes)
+    needed = (only or {}).get("dataset", axes["dataset"])
+    sets = own_sets(given.get("data", {}), folder, axes["dataset"], needed)
+    skipped = tuple(name for name in axes["dataset"] if name in given.get("data", {}) and name not in sets)
     protocol = protocol_of(given.get("protocol", {}))
-    cells = _cells(axes, sets, protocol, given.get("settings", {}), given.get("published", {}))
+    read = axes | {"dataset": [name for name in axes["dataset"] if name not in skipped]}
+    _check_published(given.get("published", {}), axes)
+    cells = _cells(read, sets, protocol, given.get("settings", {}), given.get("published", {}))
     curves, baseline = given.get("curves"), given.get("baseline")
     if curves is not None and curves not in axes:
         raise unknown("axis to draw curves over,", curves, axes)
@@ -110,7 +129,17 @@ def study_of(given: dict[str, Any], default_name: str = "study", folder: Path = 
     if curves in ("method", "dataset"):
         raise UserError("curves are drawn over a setting, not over methods or data sets")
     texts = (name, given.get("title", name), given.get("about", ""), given.get("source", ""))
-    return Study(*texts, baseline, curves, axes, cells)
+    return Study(*texts, baseline, curves, axes, cells, skipped)
+
+
+def _check_wanted(wanted: Mapping[str, Sequence[str]], axes: Mapping[str, list[Any]]) -> None:
+    for axis, values in wanted.items():
+        if axis not in axes:
+            raise unknown("axis", axis, axes)
+        known = {str(value) for value in axes[axis]}
+        for value in values:
+            if value not in known:
+                raise unknown(axis, value, known)
 
 
 def check_keys(given: dict[str, Any], texts: Sequence[str], tables: Sequence[str], others: Sequence[str] = ()) -> None:
@@ -176,7 +205,6 @@ def _of_kind(protocol: Protocol, kind: str) -> Protocol:
 def _cells(
     axes: dict[str, list[Any]], sets: Sets, protocol: Protocol, settings: dict[str, Any], published: dict[str, Any]
 ) -> list[Cell]:
-    _check_published(published, axes)
     check_settings(settings, "settings")
     for name in settings:
         if name in axes:

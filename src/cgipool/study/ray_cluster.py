@@ -2,17 +2,23 @@
 
 import importlib
 import os
+import secrets
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from cgipool.errors import UserError
+from cgipool.files import open_without_links
 from cgipool.study.run import reason_of
 
 ANSWER_SECONDS = 10.0
 """How long a cluster may take to accept a connection."""
+
+CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Ray's variable that says whether a runtime may have nodes on other machines: 0 is localhost alone."""
 
 STARTS = 3
 """How often a runtime of one's own is started, if it does not come up."""
@@ -71,15 +77,62 @@ def _token_hint(address: str | None) -> str:
 
 def _join(ray: Any, address: str | None) -> None:
     """Join a runtime, or start one here; on a busy machine its parts may take longer to come up than Ray waits."""
-    starts = address in (None, "local") and "RAY_ADDRESS" not in os.environ
-    for left in reversed(range(STARTS if starts else 1)):
+    options = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
+    if address not in (None, "local") or os.environ.get("RAY_ADDRESS") or (address is None and _is_up()):
+        ray.init(address, **options)
+        return
+    _keep_token_private()
+    for left in reversed(range(STARTS)):
         try:
-            ray.init(address, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+            with _on_localhost():
+                ray.init("local", **options)
             return
         except Exception:
             if left == 0:
                 raise
             ray.shutdown()
+
+
+def _is_up() -> bool:
+    """Whether a cluster is up on this machine that Ray would join by itself."""
+    services = importlib.import_module("ray._private.services")
+    services.find_gcs_addresses.cache_clear()
+    return bool(services.find_gcs_addresses()) and services.find_bootstrap_address(None) is not None
+
+
+@contextmanager
+def _on_localhost() -> Iterator[None]:
+    """What is started meanwhile listens on localhost alone, unless the user has set Ray's own variable: by default Ray
+    does so on some systems, and on others it listens on all interfaces."""
+    if CLUSTERS in os.environ:
+        yield
+        return
+    constants: Any = importlib.import_module(
+        "ray._private.ray_constants"
+    )  # which read the variable when it was imported
+    before = constants.ENABLE_RAY_CLUSTER
+    os.environ[CLUSTERS], constants.ENABLE_RAY_CLUSTER = "0", False
+    try:
+        yield
+    finally:
+        del os.environ[CLUSTERS]
+        constants.ENABLE_RAY_CLUSTER = before
+
+
+def _keep_token_private() -> None:
+    """Make the file of Ray's token before Ray does, which would let everybody read it. One that is there is mended."""
+    if any(os.environ.get(name) for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")):
+        return
+    with suppress(OSError, RuntimeError):  # RuntimeError: there is no home; Ray says what it misses
+        path = Path.home() / ".ray" / "auth_token"
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            handle = open_without_links(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            path.chmod(0o600)
+            return
+        with open(handle, "w", encoding="ascii") as file:
+            file.write(secrets.token_hex(32))
 
 
 def _check_answers(address: str) -> None:

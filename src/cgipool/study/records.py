@@ -10,20 +10,21 @@ STORE/claims/KEY.json     who has it in hand
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cgipool.errors import UserError
-from cgipool.files import read_json
+from cgipool.errors import UserError, excerpt
+from cgipool.study.checks import check_number, check_provenance, check_row, parts_of
+from cgipool.study.stored import read_stored
 
-FORMAT = 1
-"""Of the files of a store. Raised when an older reader would misread them."""
+T = TypeVar("T")
 
 GENERATION = 1
 """Part of every cell's key. Raised when the code gives other results for the same settings, so that cells of before and
@@ -163,39 +164,47 @@ def read_book(folder: Path) -> Book:
     if not (folder / "studies").is_dir() and not (folder / "cells").is_dir():
         raise UserError(f"{folder} is no store: it has neither studies nor cells")
     book = Book()
-    for path, value in _files(folder / "studies", book):
-        try:
-            book.studies.append(_study(value))
-        except (KeyError, TypeError, ValueError) as error:
-            book.problems.append(f"{path} is no study of this format: {_said(error)}")
-    for path, value in _files(folder / "cells", book):
-        try:
-            record = _record(value)
-            outdated = record.key != key_of(record.cell)
-        except (KeyError, TypeError, ValueError) as error:
-            book.problems.append(f"{path} is no cell of this format: {_said(error)}")
-            continue
-        if record.key != path.stem.split(".")[0]:
-            book.problems.append(f"{path} calls itself {record.key}")
-        elif path.stem != record.key:
-            book.problems.append(f"{path} differs from {record.key}.json, which is shown: two results of one cell")
-        else:
-            if outdated:
+    for path in _files(folder / "studies"):
+        with _noting(book):
+            book.studies.append(read_study_record(path))
+    for path in _files(folder / "cells"):
+        with _noting(book):
+            record = read_record(path)
+            if path.stem != record.key:
+                raise UserError(f"{path} differs from {record.key}.json, which is shown: two results of one cell")
+            if record.key != key_of(record.cell):
                 book.problems.append(f"{path} was made by another version, whose results may differ")
             book.records[record.key] = record
-    for path, value in _files(folder / "failed", book):
-        book.failed[path.stem] = str(value.get("reason", "unknown")) if isinstance(value, dict) else "unknown"
+    for path in _files(folder / "failed"):
+        with _noting(book):
+            book.failed[path.stem] = read_failure(path)[0]
     return book
+
+
+def read_study_record(path: Path) -> StudyRecord:
+    """A study, by the file that its store keeps it in."""
+    return _built(path, "study", _study)
+
+
+def read_record(path: Path) -> Record:
+    """A finished cell, by the file that its store keeps it in, or that a merge kept beside it (KEY.HASH.json)."""
+    record = _built(path, "cell", record_of)
+    if record.key != path.stem.split(".")[0]:
+        raise UserError(f"{path} calls itself {excerpt(record.key)}")
+    return record
+
+
+def read_failure(path: Path) -> tuple[str, str]:
+    """Why a cell could not be finished, and when that was."""
+    return _built(path, "failure", lambda value: (str(value["reason"]), str(value.get("when", ""))))
 
 
 def read_searches(folder: Path, book: Book) -> list[SearchRecord]:
     """The searches of a store, which are in no report; what cannot be read is added to the problems of its book."""
     searches = []
-    for path, value in _files(folder / "searches", book):
-        try:
-            searches.append(_search(value))
-        except (KeyError, TypeError, ValueError) as error:
-            book.problems.append(f"{path} is no search of this format: {_said(error)}")
+    for path in _files(folder / "searches"):
+        with _noting(book):
+            searches.append(_built(path, "search", _search))
     return searches
 
 
@@ -210,69 +219,74 @@ def validation_accuracy(row: dict[str, Any]) -> float | None:
     return float(min(known)[2]) if known else None
 
 
-def _files(folder: Path, book: Book) -> Iterator[tuple[Path, Any]]:
-    for path in sorted(folder.glob("*.json")):
-        try:
-            yield path, read_json(path)
-        except UserError as error:
-            book.problems.append(str(error))
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.json"))
 
 
-def _said(error: Exception) -> str:
-    return f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+@contextmanager
+def _noting(book: Book) -> Iterator[None]:
+    """What is wrong with one file is a problem of the book, and no reason to stop."""
+    try:
+        yield
+    except UserError as error:
+        book.problems.append(str(error))
 
 
-def _expect_format(value: Any) -> None:
-    if not isinstance(value, dict) or value.get("format") != FORMAT:
-        found = value.get("format") if isinstance(value, dict) else None
-        raise ValueError(f"format {found!r}, where {FORMAT} is expected")
+def _built(path: Path, kind: str, build: Callable[[dict[str, Any]], T]) -> T:
+    """What a function makes of a file's values. Whatever is odd about them is an error that names the file."""
+    try:
+        return build(read_stored(path))
+    except KeyError as error:
+        reason = f"it lacks {error}"
+    except (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        reason = excerpt(str(error))
+    raise UserError(f"{path} is no {kind} of this format: {reason}")
 
 
-def _record(value: Any) -> Record:
-    _expect_format(value)
-    record = Record(*_parts(value, key=str, cell=dict, splits=list, provenance=dict))
-    _parts({"versions": {}} | record.provenance, versions=dict)
+def record_of(value: dict[str, Any]) -> Record:
+    """A finished cell from the values of its file; an error of some kind where they are odd."""
+    record = Record(*parts_of(value, key=str, cell=dict, splits=list, provenance=dict))
+    check_provenance(record.provenance)
+    key_of(record.cell)  # fails where it holds what JSON does not have, such as NaN
     if not record.splits:
         raise ValueError("it has no splits")
     for row in record.splits:
-        float(row["test"]["accuracy"])
-        _parts(row, split=int)
-        _parts(row["graphs"], train=int, test=int)
-        for member in row.get("members", []):
-            float(member["test_accuracy"])
+        check_row(row)
+    if len(record.accuracies()) < len(record.splits):
+        raise ValueError("it has two results of one split")
     return record
 
 
-def _study(value: Any) -> StudyRecord:
-    _expect_format(value)
-    name, title, about, source = _parts(value, name=str, title=str, about=str, source=str)
-    axes, titles, curves, baseline = _parts(
+def _study(value: dict[str, Any]) -> StudyRecord:
+    name, title, about, source = parts_of(value, name=str, title=str, about=str, source=str)
+    axes, titles, curves, baseline = parts_of(
         value, axes=dict, titles=dict, curves=(str, NoneType), baseline=(str, NoneType)
     )
-    _parts(axes, **dict.fromkeys(axes, list))
-    _parts(titles, **dict.fromkeys(titles, dict))
+    parts_of(axes, **dict.fromkeys(axes, list))
+    parts_of(titles, **dict.fromkeys(titles, dict))
     for written in titles.values():
-        _parts(written, **dict.fromkeys(written, str))
+        parts_of(written, **dict.fromkeys(written, str))
     return StudyRecord(name, title, about, source, axes, titles, curves, baseline, list(map(_wanted, value["cells"])))
 
 
 def _wanted(value: Any) -> Wanted:
-    key, at = _parts(value, key=str, at=dict)
+    key, at = parts_of(value, key=str, at=dict)
     if value.get("published") is None:
         return Wanted(key, at)
     mean, spread = value["published"]
-    _parts({"mean": mean, "spread": spread}, mean=(int, float), spread=(int, float, NoneType))
+    check_number("published mean", mean)
+    if spread is not None:
+        check_number("published ±", spread)
     return Wanted(key, at, (mean, spread))
 
 
-def _search(value: Any) -> SearchRecord:
-    _expect_format(value)
-    name, rungs, winner = _parts(value, name=str, rungs=list, winner=(dict, NoneType))
+def _search(value: dict[str, Any]) -> SearchRecord:
+    name, rungs, winner = parts_of(value, name=str, rungs=list, winner=(dict, NoneType))
     return SearchRecord(name, list(map(_rung, rungs)), None if winner is None else str(winner["name"]))
 
 
 def _rung(value: Any) -> RungRecord:
-    name, methods, datasets, trials = _parts(value, name=str, methods=list, datasets=list, trials=list)
+    name, methods, datasets, trials = parts_of(value, name=str, methods=list, datasets=list, trials=list)
     places = [{"method": method, "dataset": dataset} for method in methods for dataset in datasets]
     cells = [
         Wanted(str(key), {"setting": trial["name"]} | place)
@@ -280,11 +294,3 @@ def _rung(value: Any) -> RungRecord:
         for key, place in zip(trial["cells"], places, strict=True)
     ]
     return RungRecord(name, len(trials), cells)
-
-
-def _parts(value: dict[str, Any], /, **kinds: Any) -> list[Any]:
-    """What stands under these names, in their order; an error unless each is of its kind."""
-    for name, kind in kinds.items():
-        if not isinstance(value[name], kind):
-            raise ValueError(f"its {name} is of another kind, {type(value[name]).__name__}")
-    return [value[name] for name in kinds]

@@ -120,6 +120,7 @@ def take_in_hand(store: Store, cell: Cell, retry_before: str) -> Claim | str:
         store.set_damaged_aside(cell.key)
         if failure is not None:
             store.forget_failure(cell.key)
+        store.clear_links(cell.key)
     except BaseException:
         claim.release()
         raise

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from cgipool.errors import UserError
-from cgipool.files import write_json
 from cgipool.study.cell import Cell, plain
 from cgipool.study.halving import Floats, Score, kept, ranked, score
-from cgipool.study.records import FORMAT, validation_accuracy
+from cgipool.study.records import validation_accuracy
 from cgipool.study.search_file import Rung, Search
 from cgipool.study.sets import origin_of
 from cgipool.study.space import BASE, Trial
 from cgipool.study.store import Store
+from cgipool.study.stored import write_stored
 from cgipool.training.recipe import Recipe
 
 
@@ -154,7 +154,6 @@ def summary(search: Search, found: Sequence[Round]) -> dict[str, Any]:
     """The whole search as plain values: what was asked, every trial with its score, and the winner."""
     winner = winner_of(search, found)
     return {
-        "format": FORMAT,
         **{name: getattr(search, name) for name in ("name", "title", "about", "methods", "datasets", "seed")},
         "base": search.space.base.to_json(),
         "space": search.space.choices,
@@ -192,5 +191,5 @@ def write_summary(folder: Path, search: Search, found: Sequence[Round]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}") from None
-    write_json(path, summary(search, found))
+    write_stored(path, summary(search, found))
     return path

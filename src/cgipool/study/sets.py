@@ -1,7 +1,7 @@
 """The data sets of a study: those known by name, and those of the user's own that a file's table [data] names."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,9 +30,11 @@ Sets = Mapping[str, OwnSet]
 """Those of a file, by the names that it gives them."""
 
 
-def own_sets(given: Mapping[str, Any], folder: Path, wanted: Iterable[str]) -> dict[str, OwnSet]:
+def own_sets(
+    given: Mapping[str, Any], folder: Path, wanted: Iterable[str], needed: Container[str] | None = None
+) -> dict[str, OwnSet]:
     """What the table [data] of a file says, NAME = "path", of the sets that the file uses. Paths start in the file's
-    folder. An error unless every wanted set is known."""
+    folder. An error unless every wanted set is known; only those that are needed (by default all) are read."""
     for name, path in given.items():
         if name in CATALOGUE:
             raise UserError(f"[data] has {name}, which is a name of `cgipool data list`: choose another")
@@ -42,11 +44,13 @@ def own_sets(given: Mapping[str, Any], folder: Path, wanted: Iterable[str]) -> d
             raise UserError(f'{name} of [data] must be a path, as in {name} = "sets/{name}"')
     found = {}
     for name in wanted:
-        if name in given:
+        if name in given and (needed is None or name in needed):
             found[name] = _own_set(name, Path(os.path.normpath(folder / given[name])))
-        elif name not in CATALOGUE and (folder / name).exists():
+        elif name in given or name in CATALOGUE:
+            continue
+        elif (folder / name).exists():
             raise UserError(f'data set {name!r} is a path: give it a name in [data], as in mine = "{name}"')
-        elif name not in CATALOGUE:
+        else:
             raise unknown("data set", name, (*given, *CATALOGUE))
     return found
 

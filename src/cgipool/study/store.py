@@ -2,16 +2,23 @@
 No torch."""
 
 import json
+import logging
+import os
 import shutil
+from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cgipool.errors import UserError
-from cgipool.files import read_json, write_atomically, write_json
+from cgipool.files import write_atomically
 from cgipool.study.claims import Claims
-from cgipool.study.records import FORMAT
+from cgipool.study.records import read_failure, read_record, read_study_record, record_of
+from cgipool.study.stored import OtherFormat, read_stored, stamped, write_stored
+
+log = logging.getLogger("cgipool")
 
 PARTS = ("studies", "cells", "failed", "work", "claims")
 
@@ -29,28 +36,46 @@ class Store:
         try:
             for part in PARTS:
                 (folder / part).mkdir(parents=True, exist_ok=True)
+                if (folder / part).is_symlink():
+                    raise UserError(f"{folder / part} is a link: a store keeps its files in folders of its own")
         except OSError as error:
             raise UserError(f"cannot make the store {folder}: {error.strerror or error}") from None
         self.claims = Claims(folder / "claims")
 
-    def remember(self, study: dict[str, Any]) -> None:
+    def remember(self, study: dict[str, Any], skipped: Sequence[str] = ()) -> None:
         """Keep what a study asks for, so that a report needs the store alone. What a study of this name asked for
-        before is replaced: the file is what counts; finished cells stay."""
+        before is replaced: the file is what counts; finished cells stay. Of data sets that were skipped it is not
+        known what the file asks for: their cells stay as an earlier run left them."""
         path = self._file("studies", study["name"])
+        if skipped:
+            study = study | {"cells": study["cells"] + _cells_on(skipped, path, study["axes"])}
         if _read(path) != json.loads(json.dumps(study)):
-            write_json(path, study)
+            write_stored(path, study)
 
     def has(self, key: str) -> bool:
-        """Whether a cell is finished; a damaged file is none."""
-        return _read(self._file("cells", key)).get("key") == key
+        """Whether a cell is finished. A damaged file is not a finished cell; one of another format is an error, as it
+        is neither known nor to be replaced."""
+        return self._damage(key) is None
+
+    def _damage(self, key: str) -> str | None:
+        """Why a cell's file cannot be read; None for a finished cell."""
+        try:
+            read_record(self._file("cells", key))
+        except OtherFormat:
+            raise
+        except UserError as error:
+            return str(error)
+        return None
 
     def failure(self, key: str) -> tuple[str, str] | None:
         """Why a cell could not be finished, and when that was, if it could not."""
         path = self._file("failed", key)
-        if not path.exists():
+        if not os.path.lexists(path):
             return None
-        told = _read(path)
-        return str(told.get("reason", "unknown, as its file is damaged")), str(told.get("when", ""))
+        try:
+            return read_failure(path)
+        except UserError:
+            return "unknown, as its file is damaged", ""
 
     def told(self, key: str) -> dict[str, Any]:
         """All that is kept of a cell that is finished or failed, as plain values; nothing of another."""
@@ -65,7 +90,10 @@ class Store:
 
     def seconds(self, key: str, kind: str) -> float | None:
         """How long a finished cell took, if it was on this kind of device."""
-        told = _read(self._file("cells", key)).get("provenance", {})
+        try:
+            told = read_record(self._file("cells", key)).provenance
+        except UserError:
+            return None
         return float(told["seconds"]) if told.get("kind") == kind and "seconds" in told else None
 
     def work(self, key: str) -> Path:
@@ -74,24 +102,38 @@ class Store:
 
     def set_damaged_aside(self, key: str) -> None:
         """A damaged cell is to be made anew; its file is kept under another name."""
-        path = self._file("cells", key)
-        if path.exists() and not self.has(key):
-            path.replace(path.with_name(f"{key}.damaged.json"))
+        path, reason = self._file("cells", key), self._damage(key)
+        if reason is not None and os.path.lexists(path):
+            aside = path.with_name(f"{key}.damaged.json")
+            log.warning("%s; it is kept as %s, and the cell is trained again", reason, aside.name)
+            path.replace(aside)
+
+    def clear_links(self, key: str) -> None:
+        """Remove a training folder that has a link anywhere in it: training would write to where the link leads."""
+        folder = self.work(key)
+        if folder.is_symlink():
+            folder.unlink()
+        elif any(path.is_symlink() for path in folder.rglob("*")):
+            log.warning("%s holds a link; the cell is trained from its start", folder)
+            shutil.rmtree(folder)
 
     def finish(self, key: str, cell: dict[str, Any], splits: list[dict[str, Any]], provenance: dict[str, Any]) -> None:
         """Write a finished cell; what it was made from is no longer needed."""
-        head = {"format": FORMAT, "key": key, "cell": cell, "provenance": provenance}
+        head = stamped({"key": key, "cell": cell, "provenance": provenance, "splits": splits})
+        record_of(head)  # what could not be read back would be trained for ever
+        del head["splits"]
         text = json.dumps(head, indent=1, ensure_ascii=False, allow_nan=False).removesuffix("\n}")
         rows = ",\n".join(json.dumps(row, separators=(",", ":"), allow_nan=False) for row in splits)
         whole = f'{text},\n "splits": [\n{rows}\n ]\n}}\n'
-        write_atomically(self._file("cells", key), partial(Path.write_text, data=whole, encoding="utf-8"))
+        write = partial(Path.write_text, data=whole, encoding="utf-8")
+        write_atomically(self._file("cells", key), write, follow=False)
         self._file("failed", key).unlink(missing_ok=True)
         self._clear(key)
 
-    def fail(self, key: str, cell: dict[str, Any], reason: str, log: str) -> None:
+    def fail(self, key: str, cell: dict[str, Any], reason: str, trace: str) -> None:
         """Keep why a cell could not be finished, and its log."""
-        path = self._file("failed", key)
-        write_json(path, {"format": FORMAT, "key": key, "cell": cell, "when": now(), "reason": reason, "log": log})
+        told = {"key": key, "cell": cell, "when": now(), "reason": reason, "log": trace}
+        write_stored(self._file("failed", key), told)
 
     def forget_failure(self, key: str) -> None:
         """A failed cell is to be tried again, from its start."""
@@ -106,10 +148,23 @@ class Store:
         return self.folder / part / f"{name}.json"
 
 
+def _cells_on(datasets: Sequence[str], path: Path, axes: dict[str, Any]) -> list[dict[str, Any]]:
+    """The cells on some data sets that a stored study of the same axes asks for."""
+    try:
+        before = read_study_record(path)
+    except OtherFormat:
+        raise
+    except UserError:
+        return []
+    same = list(before.axes) == list(axes)
+    return [asdict(cell) for cell in before.cells if same and cell.at.get("dataset") in datasets]
+
+
 def _read(path: Path) -> dict[str, Any]:
     """What a file holds; nothing if it is not there or damaged."""
     try:
-        value = read_json(path)
+        return read_stored(path)
+    except OtherFormat:
+        raise
     except UserError:
         return {}
-    return value if isinstance(value, dict) else {}

@@ -5,7 +5,7 @@
 
 import functools
 import math
-import tomllib
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from types import NoneType
@@ -14,7 +14,7 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 
 from cgipool.data.features import SOURCES, VOCABULARIES
-from cgipool.errors import UserError, unknown
+from cgipool.errors import UserError, excerpt, unknown
 from cgipool.layers import CONVOLUTIONS
 from cgipool.level import GATES, check_ratio
 from cgipool.norm import NORMS
@@ -219,23 +219,32 @@ def _plain(name: str, value: Any) -> Any:
         value = float(value)
     if type(value) not in kinds:
         words = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", NoneType: "none"}
-        raise UserError(f"{name} must be {' or '.join(words[kind] for kind in kinds)}, not {value!r}")
+        raise UserError(f"{name} must be {' or '.join(words[kind] for kind in kinds)}, not {excerpt(repr(value))}")
     return value
 
 
+WHOLE = re.compile("[+-]?[0-9]{1,18}")
+NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(inf|nan)")
+"""What `--set` takes for numbers. 0x10 is text."""
+
+
 def parse_setting(text: str) -> tuple[str, Any]:
-    """ "lr=0.01" → name and value, as a TOML file would have them; "none" is no value where there may be none."""
-    name, equals, value = text.partition("=")
+    """ "lr=0.01" → name and value: a decimal number, true or false, or a text, which may be in double quotes. "none" is
+    no value where there may be none."""
+    name, equals, value = map(str.strip, text.partition("="))
     if not equals:
-        raise UserError(f"--set {text!r} is not of the form NAME=VALUE")
+        raise UserError(f"--set {excerpt(text)!r} is not of the form NAME=VALUE")
     if name not in SETTINGS:
         raise unknown("setting", name, SETTINGS)
     if value_of(name, value) is None:
         return name, None
-    try:
-        return name, tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        return name, value
+    if value in ("true", "false"):
+        return name, value == "true"
+    if WHOLE.fullmatch(value):
+        return name, int(value)
+    if NUMBER.fullmatch(value):
+        return name, float(value)
+    return name, value[1:-1] if len(value) > 1 and value[0] == value[-1] == '"' else value
 
 
 def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
