@@ -50,11 +50,12 @@ class Record:
     """What determines the result: method, dataset, recipe (all settings), seed, splits, first, split_kind, ensemble."""
     splits: list[dict[str, Any]]
     """Per split: split, epochs, best_epoch, val_loss and val_accuracy (at the best epoch), test (metrics by name,
-    shares), graphs (train, val, test), parameters, seconds, curve (epoch, train_loss, val_loss, val_accuracy),
-    diagnostics (at the best epoch); of an ensemble also members, each with test_accuracy, epochs, best_epoch and
-    val_loss."""
+    shares; those of every class under per_class), graphs (train, val, test), parameters, seconds, curve (epoch,
+    train_loss, val_loss, val_accuracy), diagnostics (at the best epoch); of an ensemble also members, each with
+    test_accuracy, epochs, best_epoch and val_loss."""
     provenance: dict[str, Any]
-    """command, versions, commit, device, precision, started, finished, seconds, data and splits (hashes)."""
+    """command, versions, commit, device, precision, started, finished, seconds, data and splits (hashes), classes
+    (their names, and which one is positive unless another is asked for)."""
 
     @property
     def recipe(self) -> str:
@@ -96,6 +97,8 @@ class Wanted:
     """Its value on each axis of the study: method, dataset and whatever else varies."""
     published: tuple[float, float | None] | None = None
     """The paper's mean and its ±, in percent, if it prints them."""
+    unread: tuple[str, ...] = ()
+    """Axes whose setting the method does not read: cells that differ in these alone are one result."""
 
     @property
     def name(self) -> str:
@@ -258,11 +261,12 @@ def _study(value: Any) -> StudyRecord:
 
 def _wanted(value: Any) -> Wanted:
     key, at = _parts(value, key=str, at=dict)
+    unread = tuple(axis for axis in at if axis in value.get("unread", ()))
     if value.get("published") is None:
-        return Wanted(key, at)
+        return Wanted(key, at, unread=unread)
     mean, spread = value["published"]
     _parts({"mean": mean, "spread": spread}, mean=(int, float), spread=(int, float, NoneType))
-    return Wanted(key, at, (mean, spread))
+    return Wanted(key, at, (mean, spread), unread)
 
 
 def _search(value: Any) -> SearchRecord:
