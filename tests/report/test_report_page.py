@@ -36,10 +36,15 @@ def test_the_data_are_those_of_the_store(page: str, store: Path):
     records = read_book(store).records
     assert set(data["cells"]) == set(records)
     for key, cell in data["cells"].items():
-        assert cell["cell"] == records[key].cell
-        assert [row["test"]["accuracy"] for row in cell["splits"]] == [
-            row["test"]["accuracy"] for row in records[key].splits
-        ]
+        facts = dict(map(tuple, cell["settings"]))
+        assert (facts["method"], facts["dataset"]) == (records[key].cell["method"], records[key].cell["dataset"])
+        assert (facts["recipe"], float(facts["ratio"])) == ("paper", records[key].cell["recipe"]["ratio"])
+        assert dict(map(tuple, cell["provenance"]))["versions.torch"] == "2.13.0"
+    for study in data["studies"]:
+        for entry in (entry for entry in study["entries"] if entry["status"] == "done"):
+            shares = [row["test"]["accuracy"] for row in records[entry["key"]].splits]
+            column = entry["splits"]["head"].index("accuracy, %")
+            assert [row[column] for row in entry["splits"]["rows"]] == [f"{100 * share:.2f}" for share in shares]
 
 
 @pytest.mark.parametrize("text", ["</script><script>alert(1)</script>", "<!-- <script>", "a & b\u2028c", '"\\'])

@@ -139,8 +139,8 @@ def test_latex_escapes_what_it_would_run(small: Path):
 def test_csv_has_every_split_of_every_cell(store: Path, written: Path):
     rows = list(csv.DictReader(io.StringIO((written / "figure3.csv").read_text())))
     assert len(rows) == 32 * 20
-    names = "study method dataset ratio recipe ensemble split accuracy balanced_accuracy mcc roc_auc pr_auc"
-    assert list(rows[0]) == [*names.split(), "val_loss", "epochs", "best_epoch", "seconds", "key"]
+    names = "study method dataset ratio recipe ensemble unread split accuracy balanced_accuracy mcc roc_auc pr_auc"
+    assert list(rows[0]) == [*names.split(), "positive", "val_loss", "epochs", "best_epoch", "seconds", "key"]
     records = read_book(store).records
     for row in rows:
         record = records[row["key"]]
@@ -155,5 +155,5 @@ def test_csv_has_every_split_of_every_cell(store: Path, written: Path):
 def test_csv_of_a_study_without_results_is_its_heading(tmp_path: Path):
     add_study(tmp_path, "empty", {"method": list(METHODS), "dataset": ["NCI1"]})
     assert tidy(only_view(tmp_path)).splitlines() == [
-        "study,method,dataset,recipe,ensemble,split,val_loss,epochs,best_epoch,seconds,key"
+        "study,method,dataset,recipe,ensemble,unread,split,positive,val_loss,epochs,best_epoch,seconds,key"
     ]

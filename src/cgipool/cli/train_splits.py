@@ -19,11 +19,22 @@ if TYPE_CHECKING:
 
 
 def draw_splits(
-    graphs: "GraphSet", seed: int, count: int, first: int, kind: str | None, file: Path | None, folds: int | None
+    graphs: "GraphSet",
+    seed: int,
+    count: int,
+    first: int,
+    kind: str | None,
+    file: Path | None,
+    folds: int | None,
+    positive: str | None = None,
 ) -> "Sequence[Split]":
-    """The splits in a file, those of a cross-validation, or as many as asked for, drawn at random."""
+    """The splits in a file, those of a cross-validation, or as many as asked for, drawn at random. An error, before
+    anything is trained, if there is no class of the name `positive`."""
     from cgipool.data import fold_splits, random_splits, read_splits
+    from cgipool.training.classes import classes_of
 
+    if positive is not None:
+        classes_of(graphs).but(positive)
     if file is not None:
         splits = read_splits(file, graphs.n_graphs)
         _tell_of_left_out(splits, graphs.n_graphs)

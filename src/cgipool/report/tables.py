@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from cgipool.report.blocks import Block, blocks_of
 from cgipool.report.view import DONE, FAILED, MISSING, View
-from cgipool.words import are, counted
+from cgipool.words import are, counted, csv_cell
 
 LATEX = {
     "\\": r"\textbackslash{}",
@@ -32,6 +32,7 @@ LATEX = {
     "▲": r"$\bigtriangleup$",
     "▼": r"$\bigtriangledown$",
     "†": r"$\dagger$",
+    "‡": r"$\ddagger$",
     "“": "``",
     "”": "''",
 }
@@ -43,7 +44,7 @@ COUNTED = ["val_loss", "epochs", "best_epoch", "seconds"]
 def counts(view: View) -> str:
     """How many cells there are of those wanted, in words."""
     done = view.count(DONE)
-    said = f"{done} of {counted(len(view.entries), 'cell')} {are(done)} there"
+    said = f"{done} of {counted(view.wanted, 'cell')} {are(done)} there"
     parts = [f"{count} {status}" for status in (FAILED, MISSING) if (count := view.count(status))]
     return f"{said}; {', '.join(parts)}" if parts else said
 
@@ -89,20 +90,22 @@ def latex(view: View) -> str:
 
 
 def tidy(view: View) -> str:
-    """One row per cell and split, as CSV."""
-    done = [(entry, entry.record) for entry in view.entries if entry.record]
-    metrics = list(dict.fromkeys(name for _, record in done for row in record.splits for name in row["test"]))
+    """One row per cell and split, as CSV. ROC-AUC and PR-AUC are of the class in the column `positive`; `unread` names
+    the axes whose setting the method does not read."""
+    done = [(entry, entry.record, entry.metrics) for entry in view.entries if entry.record and entry.metrics]
+    metrics = list(dict.fromkeys(name for _, _, found in done for row in found.rows for name in row))
     axes = list(dict.fromkeys(["method", "dataset", *view.study.axes]))
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     named = [name for name in ("recipe", "ensemble") if name not in axes]
-    writer.writerow(["study", *axes, *named, "split", *metrics, *COUNTED, "key"])
-    for entry, record in done:
+    writer.writerow(map(csv_cell, ["study", *axes, *named, "unread", "split", *metrics, "positive", *COUNTED, "key"]))
+    for entry, record, found in done:
         place = [entry.wanted.at.get(axis, record.cell.get(axis)) for axis in axes]
         place += [record.recipe if name == "recipe" else record.cell.get(name) for name in named]
-        for row in record.splits:
-            numbers = [row["test"].get(name) for name in metrics] + [row.get(name) for name in COUNTED]
-            writer.writerow([view.study.name, *place, row["split"], *numbers, record.key])
+        place.append(" ".join(entry.unread))
+        for row, test in zip(record.splits, found.rows, strict=True):
+            numbers = [*(test.get(name) for name in metrics), found.positive, *(row.get(name) for name in COUNTED)]
+            writer.writerow(map(csv_cell, [view.study.name, *place, row["split"], *numbers, record.key]))
     return file.getvalue()
 
 

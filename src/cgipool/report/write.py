@@ -15,6 +15,7 @@ from cgipool.report.layout import check_study
 from cgipool.report.page import page
 from cgipool.report.tables import latex, markdown, tidy
 from cgipool.report.view import DONE, View, view_of
+from cgipool.study.positive import check_positive
 from cgipool.study.records import Book, Record, StudyRecord, read_book
 
 
@@ -30,7 +31,7 @@ class Report:
     @property
     def wanted(self) -> int:
         """How many cells the studies ask for."""
-        return sum(len(view.entries) for view in self.views)
+        return sum(view.wanted for view in self.views)
 
     @property
     def present(self) -> int:
@@ -38,8 +39,9 @@ class Report:
         return sum(view.count(DONE) for view in self.views)
 
 
-def write_report(store: Path, out: Path, studies: Sequence[str] = ()) -> Report:
-    """Report the studies of a store, by default all, into a folder; its own files of before are replaced."""
+def write_report(store: Path, out: Path, studies: Sequence[str] = (), positive: str | None = None) -> Report:
+    """Report the studies of a store, by default all, into a folder; its own files of before are replaced. `positive`
+    names the class that ROC-AUC and PR-AUC are of, in the cells that have it."""
     if not store.is_dir():
         raise UserError(f"{store} is no store: there is no such folder")
     book = read_book(store)
@@ -53,7 +55,8 @@ def write_report(store: Path, out: Path, studies: Sequence[str] = ()) -> Report:
             raise unknown("study", name, names)
     if not names:
         raise UserError(f"{store} has no study to report{_because(store, book)}")
-    views = [view_of(study, book) for study in book.studies if not studies or study.name in studies]
+    check_positive(book.records.values(), positive)
+    views = [view_of(study, book, positive) for study in book.studies if not studies or study.name in studies]
     files: dict[str, str] = {}
     figures = {view.study.name: figures_of(view) for view in views}
     for view in views:
