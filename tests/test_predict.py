@@ -71,6 +71,21 @@ def test_lines_of_json_are_valid_where_the_output_lacks_a_character() -> None:
     assert json.loads(content.getvalue()) == row
 
 
+def test_a_csv_of_predictions_is_harmless_in_a_spreadsheet_and_a_terminal() -> None:
+    out = io.StringIO()
+    writer = Writer(out, ("=1+1", "-1"), as_json=False)
+    writer.write(Row("=cmd|' /C calc'!A0", np.array([0.75, 0.25])))
+    writer.write(Row("-1", np.array([0.25, 0.75])))
+    writer.write(Row("a\x1b[31m", None, "@reason"))
+    header, *rows = csv.reader(io.StringIO(out.getvalue()))
+    assert header == ["id", "prediction", "p(=1+1)", "p(-1)", "reason"]
+    assert rows == [
+        ["'=cmd|' /C calc'!A0", "'=1+1", "0.750000", "0.250000", ""],
+        ["-1", "-1", "0.250000", "0.750000", ""],
+        ["a\ufffd[31m", "", "", "", "'@reason"],
+    ]
+
+
 def test_a_broken_graph_is_told_and_does_not_stop_the_rest(
     model: Path, graphs: GraphSet, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:

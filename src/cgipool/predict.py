@@ -21,6 +21,7 @@ from cgipool.data.sources import load_dataset
 from cgipool.data.store import is_saved
 from cgipool.errors import UserError
 from cgipool.fitted import FittedModel
+from cgipool.words import csv_cell
 
 TABLES = (".csv", ".tsv", ".smi", ".txt", ".csv.gz", ".tsv.gz")
 """Names of files with a column of SMILES end so."""
@@ -253,7 +254,8 @@ class Writer:
         self.out, self.names, self.as_json = out, class_names, as_json
         self.table = csv.writer(out, lineterminator="\n")
         if headed and not as_json:
-            self.table.writerow(["id", "prediction", *(f"p({name})" for name in class_names), "reason"])
+            names = ["id", "prediction", *(f"p({name})" for name in class_names), "reason"]
+            self.table.writerow(map(csv_cell, names))
 
     def write(self, row: Row) -> None:
         """One line."""
@@ -267,4 +269,4 @@ class Writer:
             self.out.write(json.dumps(plain) + "\n")
         else:
             numbers = ["" for _ in self.names] if p is None else [f"{v:.6f}" for v in p]
-            self.table.writerow([row.id, best or "", *numbers, row.reason])
+            self.table.writerow([csv_cell(row.id), csv_cell(best or ""), *numbers, csv_cell(row.reason)])
