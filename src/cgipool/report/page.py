@@ -12,6 +12,7 @@ from cgipool.report.compare import LEVEL
 from cgipool.report.shown import cell_shown, entry_shown
 from cgipool.report.tables import counts, trained
 from cgipool.report.view import View
+from cgipool.study.records import Record
 
 SCRIPTS = ["dom.js", "charts.js", "table.js", "panel.js", "page.js"]
 """In this order, as one program."""
@@ -25,12 +26,11 @@ FIGURES = {
 }
 
 
-def page(views: list[View], figures: dict[str, dict[str, str]], problems: list[str]) -> str:
-    """The page over these studies, with their figures by study and name."""
-    records = {entry.record.key: entry.record for view in views for entry in view.entries if entry.record}
+def page(studies: list[dict[str, Any]], records: dict[str, Record], problems: list[str]) -> str:
+    """The page over studies, as `study_shown` gives them, and the cells in them."""
     data = {
         "problems": problems,
-        "studies": [_study(view, figures.get(view.study.name, {})) for view in views],
+        "studies": studies,
         "cells": {key: cell_shown(record) for key, record in records.items()},
     }
     web = files("cgipool.report") / "web"
@@ -60,7 +60,8 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _study(view: View, figures: dict[str, str]) -> dict[str, Any]:
+def study_shown(view: View, figures: dict[str, str]) -> dict[str, Any]:
+    """What the page shows of a study, with its figures by name."""
     study = view.study
     return {
         "name": study.name,

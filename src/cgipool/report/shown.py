@@ -37,7 +37,7 @@ def entry_shown(view: View, entry: Entry) -> dict[str, Any]:
         "views": _views(view, entry),
         "facts": _facts(view, entry) if done else [],
         "dots": _dots(entry) if done else None,
-        "splits": _splits(entry.record, entry.metrics) if entry.record and entry.metrics else None,
+        "splits": splits_shown(entry.record, entry.metrics) if entry.record and entry.metrics else None,
     }
 
 
@@ -150,10 +150,10 @@ def _dots(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _splits(record: Record, metrics: Metrics) -> dict[str, Any]:
+def splits_shown(record: Record, metrics: Metrics) -> dict[str, Any]:
     """The numbers of each split as a table."""
     names = list(dict.fromkeys(name for row in metrics.rows for name in row))
-    titles = [TITLES.get(name, name).format(metrics.positive) for name in names]
+    titles = [TITLES[name].format(metrics.positive) if name in TITLES else name for name in names]
     rows = [
         [
             str(row["split"]),

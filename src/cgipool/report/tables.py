@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from cgipool.report.blocks import Block, blocks_of
 from cgipool.report.view import DONE, FAILED, MISSING, View
-from cgipool.words import are, counted, csv_cell
+from cgipool.words import are, counted, csv_cell, printable
 
 LATEX = {
     "\\": r"\textbackslash{}",
@@ -61,8 +61,8 @@ def trained(view: View) -> str:
     return "; ".join(parts)
 
 
-def markdown(view: View, problems: Sequence[str] = ()) -> str:
-    """A page of tables; what is wrong with the store comes last."""
+def markdown(view: View) -> str:
+    """A page of tables."""
     study = view.study
     about = [f"{said}." for said in (counts(view), trained(view)) if said]
     parts = [f"# {_md(study.title)}", _md(study.about), _md(" ".join(about))]
@@ -72,9 +72,13 @@ def markdown(view: View, problems: Sequence[str] = ()) -> str:
     if failed:
         lines = [f"- {_md(view.title(e.method))}, {_md(e.context)}: {_md(e.reason or '')}" for e in failed]
         parts += ["## Failed cells", "\n".join(lines)]
-    if problems:
-        parts += ["## Problems of the store", "\n".join(f"- {_md(problem)}" for problem in problems)]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def markdown_problems(problems: Sequence[str]) -> str:
+    """What is wrong with the store: the end of the page of tables."""
+    lines = "".join(f"- {_md(problem)}\n" for problem in problems)
+    return f"\n## Problems of the store\n\n{lines}" if lines else ""
 
 
 def markdown_block(block: Block) -> str:
@@ -110,7 +114,7 @@ def tidy(view: View) -> str:
 
 
 def _flat(text: str) -> str:
-    return " ".join(text.split())
+    return printable(" ".join(text.split()))
 
 
 def _md(text: str) -> str:

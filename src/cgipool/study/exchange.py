@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from cgipool.errors import UserError
+from cgipool.errors import UserError, excerpt
 from cgipool.files import read_json, write_atomically, write_json
 from cgipool.study.positive import check_positive, metrics_of
-from cgipool.study.records import FORMAT, Book, StudyRecord, Wanted, read_book
+from cgipool.study.records import FORMAT, ODD, PLAIN, Book, StudyRecord, Wanted, read_book
 from cgipool.training.metrics import PER_CLASS
 from cgipool.words import csv_cell
 
@@ -62,7 +62,10 @@ def merge(into: Path, others: Sequence[Path]) -> Merged:
     for other, book in zip(others, books, strict=True):
         merged.problems += book.problems
         for study in book.studies:
-            _merge_study(into, other, study, ours, merged)
+            try:
+                _merge_study(into, other, study, ours, merged)
+            except ODD as error:
+                merged.problems.append(f"{other}: study {study.name!r} is left out: {excerpt(str(error))}")
         for path in _cells(other, book):
             _merge_cell(into, path, merged)
         for key in book.records:
@@ -104,7 +107,7 @@ def _results(path: Path) -> str:
         value = read_json(path)
         splits = [_compared(row) for row in value["splits"]]
         return _text({name: part for name, part in value.items() if name != "provenance"} | {"splits": splits})
-    except (UserError, AttributeError, KeyError, TypeError):
+    except (UserError, *ODD):
         return ""
 
 
@@ -161,7 +164,7 @@ def export(store: Path, path: Path) -> None:
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
             for part in (*PARTS, "searches"):
                 _pack(archive, f"{part}/", b"")
-                for file in sorted((store / part).glob("*.json")):
+                for file in sorted(path for path in (store / part).glob("*.json") if path.is_file()):
                     _pack(archive, f"{part}/{file.name}", file.read_bytes())
 
     write_atomically(path, write)
@@ -212,6 +215,11 @@ def _wanted(book: Book) -> Iterator[tuple[str, Wanted]]:
     return iter(pairs + [("", Wanted(key, {})) for key in book.records if key not in asked])
 
 
+def _plain(value: Any) -> Any:
+    """A value as a table can hold it; nothing for lists and tables in an odd cell."""
+    return value if isinstance(value, PLAIN) else None
+
+
 def write_csv(store: Path, path: Path, positive: str | None = None) -> list[str]:
     """Write the rows of a store as CSV; what is wrong with its files. For `positive` see `rows`."""
     book = read_book(store)
@@ -223,7 +231,7 @@ def write_csv(store: Path, path: Path, positive: str | None = None) -> list[str]
         with temporary.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, list(table[0]), lineterminator="\n")
             writer.writerow({name: csv_cell(name) for name in table[0]})
-            writer.writerows({name: csv_cell(value) for name, value in row.items()} for row in table)
+            writer.writerows({name: csv_cell(_plain(value)) for name, value in row.items()} for row in table)
 
     write_atomically(path, write)
     return book.problems

@@ -3,6 +3,7 @@
 A curve is thinned to at most `POINTS` epochs and its numbers to four digits: the store of a whole paper stays small.
 """
 
+import math
 import platform
 import re
 import subprocess
@@ -12,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from cgipool.errors import UserError
 from cgipool.files import read_json, write_json
+from cgipool.study.records import ODD
 from cgipool.training.log import Log
 
 POINTS = 60
@@ -77,7 +80,7 @@ class Legs:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder.with_name(f"{folder.name}.legs.json")
-        self.legs: list[dict[str, Any]] = read_json(self.path) if self.path.exists() else []
+        self.legs = _read_legs(self.path)
         newest = max((path.stat().st_mtime for path in folder.glob("**/*")), default=0.0)
         for leg in self.legs:  # one that was killed lasted until its last sign of life
             leg.setdefault("seconds", max(0.0, newest - leg["at"]))
@@ -96,6 +99,17 @@ class Legs:
     def seconds(self) -> float:
         """Of all legs."""
         return sum(leg["seconds"] for leg in self.legs)
+
+
+def _read_legs(path: Path) -> list[dict[str, Any]]:
+    """The legs before; none where the file is missing or damaged: they only tell how long a cell took."""
+    try:
+        legs = read_json(path)
+        return [
+            leg for leg in legs if isinstance(leg["started"], str) and math.isfinite(leg["at"] + leg.get("seconds", 0))
+        ]
+    except (UserError, *ODD):
+        return []
 
 
 def commit_of(package: Path) -> str | None:

@@ -10,7 +10,8 @@ STORE/claims/KEY.json     who has it in hand
 
 import hashlib
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
@@ -19,11 +20,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cgipool.errors import UserError
+from cgipool.errors import UserError, excerpt
 from cgipool.files import read_json
+from cgipool.words import printable
 
 FORMAT = 1
 """Of the files of a store. Raised when an older reader would misread them."""
+
+ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What code may raise on values of another kind than it expects, as a damaged or forged file may hold them."""
+
+PLAIN = (str, int, float, NoneType)
+"""What a value of an axis may be."""
 
 GENERATION = 1
 """Part of every cell's key. Raised when the code gives other results for the same settings, so that cells of before and
@@ -127,7 +135,7 @@ class StudyRecord:
 
     def written(self, axis: str, value: Any) -> str:
         """How a value of an axis is written."""
-        return self.titles.get(axis, {}).get(str(value), str(value))
+        return printable(self.titles.get(axis, {}).get(str(value), str(value)))
 
 
 @dataclass(frozen=True)
@@ -169,13 +177,13 @@ def read_book(folder: Path) -> Book:
     for path, value in _files(folder / "studies", book):
         try:
             book.studies.append(_study(value))
-        except (KeyError, TypeError, ValueError) as error:
+        except ODD as error:
             book.problems.append(f"{path} is no study of this format: {_said(error)}")
     for path, value in _files(folder / "cells", book):
         try:
             record = _record(value)
             outdated = record.key != key_of(record.cell)
-        except (KeyError, TypeError, ValueError) as error:
+        except ODD as error:
             book.problems.append(f"{path} is no cell of this format: {_said(error)}")
             continue
         if record.key != path.stem.split(".")[0]:
@@ -187,7 +195,8 @@ def read_book(folder: Path) -> Book:
                 book.problems.append(f"{path} was made by another version, whose results may differ")
             book.records[record.key] = record
     for path, value in _files(folder / "failed", book):
-        book.failed[path.stem] = str(value.get("reason", "unknown")) if isinstance(value, dict) else "unknown"
+        reason = value.get("reason") if isinstance(value, dict) else None
+        book.failed[path.stem] = reason if isinstance(reason, str) else "unknown"
     return book
 
 
@@ -197,7 +206,7 @@ def read_searches(folder: Path, book: Book) -> list[SearchRecord]:
     for path, value in _files(folder / "searches", book):
         try:
             searches.append(_search(value))
-        except (KeyError, TypeError, ValueError) as error:
+        except ODD as error:
             book.problems.append(f"{path} is no search of this format: {_said(error)}")
     return searches
 
@@ -216,13 +225,15 @@ def validation_accuracy(row: dict[str, Any]) -> float | None:
 def _files(folder: Path, book: Book) -> Iterator[tuple[Path, Any]]:
     for path in sorted(folder.glob("*.json")):
         try:
+            if not path.is_file():  # a pipe would be waited for
+                raise UserError(f"{path} is not a file")
             yield path, read_json(path)
         except UserError as error:
             book.problems.append(str(error))
 
 
 def _said(error: Exception) -> str:
-    return f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+    return f"it lacks {error}" if isinstance(error, KeyError) else excerpt(str(error))
 
 
 def _expect_format(value: Any) -> None:
@@ -238,6 +249,7 @@ def _record(value: Any) -> Record:
     if not record.splits:
         raise ValueError("it has no splits")
     for row in record.splits:
+        _parts(row, test=dict)
         float(row["test"]["accuracy"])
         _parts(row, split=int)
         _parts(row["graphs"], train=int, test=int)
@@ -253,6 +265,8 @@ def _study(value: Any) -> StudyRecord:
         value, axes=dict, titles=dict, curves=(str, NoneType), baseline=(str, NoneType)
     )
     _parts(axes, **dict.fromkeys(axes, list))
+    for values in axes.values():
+        _plain(values)
     _parts(titles, **dict.fromkeys(titles, dict))
     for written in titles.values():
         _parts(written, **dict.fromkeys(written, str))
@@ -261,6 +275,7 @@ def _study(value: Any) -> StudyRecord:
 
 def _wanted(value: Any) -> Wanted:
     key, at = _parts(value, key=str, at=dict)
+    _plain([*at.values(), *(value.get("published") or ())])
     unread = tuple(axis for axis in at if axis in value.get("unread", ()))
     if value.get("published") is None:
         return Wanted(key, at, unread=unread)
@@ -284,6 +299,11 @@ def _rung(value: Any) -> RungRecord:
         for key, place in zip(trial["cells"], places, strict=True)
     ]
     return RungRecord(name, len(trials), cells)
+
+
+def _plain(values: Iterable[Any]) -> None:
+    if not all(isinstance(value, PLAIN) and value not in (math.inf, -math.inf) and value == value for value in values):
+        raise ValueError("a value of an axis is neither text nor a finite number")
 
 
 def _parts(value: dict[str, Any], /, **kinds: Any) -> list[Any]:

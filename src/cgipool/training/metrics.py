@@ -5,6 +5,7 @@ are kept for every class against the rest, under `PER_CLASS`. The two plain valu
 there are two classes, and otherwise the mean over the classes that occur.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -31,7 +32,7 @@ TITLES = {
 
 def written(metric: str, value: Any) -> str:
     """A value of a metric as tables show it: a share in percent; a dash where there is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return "–"
     return rounded(value, 3) if metric == "mcc" else rounded(100 * value)
 
