@@ -180,7 +180,7 @@ def test_cells_along_a_setting_that_is_not_read_are_marked_as_one_result(tmp_pat
     assert "‡ one result at several places: the method does not read ratio." in text
     assert len(rows_of(text, "TopKPool against the others")) == 2 + 1
     assert "1 comparison of this study" in text
-    entry = view.of("cgi", "NCI1 · ratio 0.2")
+    entry = view.of("cgi", "ratio 0.2")
     assert entry
     assert entry.against
     assert entry.against.adjusted == entry.against.paired.p, "nothing to adjust for"
