@@ -72,4 +72,11 @@ def _rows(chunk: Chunk, starts: list[list[str]], found: Trace | None, width: int
         for node in range(first, last):
             numbers = ["" if value != value else f"{value:.6g}" for value in scores[node].tolist()]
             level = int(dropped[node])
-            yield [*start, str(node - first), *map(csv_cell, names[node : node + 1]), str(level) if level else "", *numbers, ""]
+            yield [
+                *start,
+                str(node - first),
+                *map(csv_cell, names[node : node + 1]),
+                str(level) if level else "",
+                *numbers,
+                "",
+            ]
