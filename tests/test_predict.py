@@ -73,9 +73,35 @@ def test_lines_of_json_are_valid_where_the_output_lacks_a_character() -> None:
     assert json.loads(content.getvalue()) == row
 
 
-def test_a_broken_graph_is_told_and_does_not_stop_the_rest(
+def test_a_csv_of_predictions_is_harmless_in_a_spreadsheet_and_a_terminal() -> None:
+    out = io.StringIO()
+    writer = Writer(out, ("=1+1", "-1"), as_json=False)
+    writer.write(Row("=cmd|' /C calc'!A0", np.array([0.75, 0.25])))
+    writer.write(Row("-1", np.array([0.25, 0.75])))
+    writer.write(Row("a\x1b[31m", None, "@reason"))
+    header, *rows = csv.reader(io.StringIO(out.getvalue()))
+    assert header == ["id", "prediction", "p(=1+1)", "p(-1)", "reason"]
+    assert rows == [
+        ["'=cmd|' /C calc'!A0", "'=1+1", "0.750000", "0.250000", ""],
+        ["-1", "-1", "0.250000", "0.750000", ""],
+        ["a\ufffd[31m", "", "", "", "'@reason"],
+    ]
+
+
+def as_format_1(folder: Path) -> None:
+    """A saved set as versions before digests wrote it."""
+    index = json.loads((folder / "graphset.json").read_text(encoding="utf-8"))
+    for name in ("sha256", "column_names", "featurizer"):
+        index.pop(name, None)
+    for array in index["arrays"].values():
+        array.pop("sha256")
+    (folder / "graphset.json").write_text(json.dumps(index | {"format": 1}), encoding="utf-8")
+
+
+def test_a_broken_graph_of_an_older_set_is_told_and_does_not_stop_the_rest(
     model: Path, graphs: GraphSet, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
+    as_format_1(tmp_path / "graphs")
     path = tmp_path / "graphs" / "edge_disp.npy"
     edges = np.load(path)
     edges[graphs.edge_ptr[graphs.node_ptr[7]]] = 10_000

@@ -445,11 +445,19 @@ def test_metrics_against_sklearn(classes: int, ties: bool) -> None:
         "roc_auc": sklearn.metrics.roc_auc_score(truth, score, average="macro"),
         "pr_auc": sklearn.metrics.average_precision_score(truth, score, average="macro"),
     }
-    assert metrics.report(y, p) == pytest.approx(expected, abs=1e-12)
+    found = metrics.report(y, p)
+    per_class = found.pop("per_class")
+    assert found == pytest.approx(expected, abs=1e-12)
+    for c in range(classes):
+        assert per_class["roc_auc"][c] == pytest.approx(sklearn.metrics.roc_auc_score(y == c, p[:, c]), abs=1e-12)
+        assert per_class["pr_auc"][c] == pytest.approx(
+            sklearn.metrics.average_precision_score(y == c, p[:, c]), abs=1e-12
+        )
 
 
 def test_metrics_of_one_class() -> None:
     found = metrics.report(np.zeros(5, np.int64), np.tile([0.9, 0.1], (5, 1)))
+    assert found.pop("per_class") == {"roc_auc": [None, None], "pr_auc": [None, None]}
     assert found == {"accuracy": 1.0, "balanced_accuracy": 1.0, "mcc": 0.0, "roc_auc": None, "pr_auc": None}
 
 

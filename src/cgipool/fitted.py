@@ -29,6 +29,7 @@ from cgipool.files import read_json
 from cgipool.network import Model, Output
 from cgipool.pool import Sizes, method_named
 from cgipool.training.checkpoint import load_tensors, save_tensors
+from cgipool.training.classes import shown
 from cgipool.training.ensemble import member_folder
 from cgipool.training.evaluate import chunks
 from cgipool.training.initial import class_shares, model_of
@@ -247,7 +248,7 @@ def fit(
     about = {
         "dataset": graphs.name,
         "graphs": {"train": len(ids), "val": len(val)},
-        "validation": result.rows[0]["test"],
+        "validation": shown(result.rows[0]["test"], None),
         "epochs": result.rows[0]["epochs"],
         "seed": seed,
         "cgipool": __version__,

@@ -15,9 +15,7 @@ from numpy.typing import NDArray
 from cgipool.errors import UserError
 from cgipool.fitted import FittedModel
 from cgipool.predict_input import CHUNK, Chunk
-
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""Where a field begins so, spreadsheets take it for a formula."""
+from cgipool.words import csv_cell
 
 
 class Row(NamedTuple):
@@ -105,7 +103,7 @@ class Writer:
         if headed and not as_json:
             own = ["id", "prediction", *(f"p({name})" for name in class_names), "reason"]
             kept = (f"input {name}" if name in own else name for name in keep)
-            self.table.writerow([cell(name) for name in (*own, *kept)])
+            self.table.writerow([csv_cell(name) for name in (*own, *kept)])
 
     def write(self, row: Row) -> None:
         """One line."""
@@ -120,15 +118,5 @@ class Writer:
             self.out.write(json.dumps(plain | kept) + "\n")
         else:
             numbers = ["" for _ in self.names] if p is None else [f"{v:.6f}" for v in p]
-            self.table.writerow([cell(row.id), cell(best or ""), *numbers, row.reason, *map(cell, row.kept)])
-
-
-def cell(text: str) -> str:
-    """Text from outside as a field of a CSV file: what a spreadsheet would take for a formula gets an apostrophe."""
-    if text[:1] not in FORMULA:
-        return text
-    try:
-        float(text)
-    except ValueError:
-        return f"'{text}"
-    return text
+            texts = (row.id, best or "", *numbers, row.reason, *row.kept)
+            self.table.writerow(map(csv_cell, texts))

@@ -102,6 +102,21 @@ def test_the_table_switches_between_its_views(page: Page):
     assert "±" in cell(page, "CGIPool on NCI1").inner_text()
 
 
+@once
+def test_the_page_shows_the_numbers_of_the_markdown(page: Page, written: Path):
+    rows_of = [
+        line.strip("| ").split(" | ") for line in (written / "table1.md").read_text().splitlines() if "±" in line
+    ]
+    told = {row[0]: row[1:] for row in rows_of if len(row) == 8 and row[0] != "method"}
+    assert len(told) == 8
+    for name, numbers in told.items():
+        shown = page.locator("table.main tbody tr", has=page.locator("th", has_text=name)).locator("td").all()
+        for place, text in zip(shown, numbers, strict=True):
+            if "±" in text:
+                value, *marks = [place.locator(".value").inner_text(), *place.locator(".mark").all_inner_texts()]
+                assert [value, *marks] == [part for part in text.replace("*", "").rsplit(" ", "▼" in text) if part]
+
+
 def test_a_cell_opens_and_closes(page: Page):
     dialog = page.locator("dialog")
     button = cell(page, "CGIPool on NCI1")

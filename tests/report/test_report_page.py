@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from cgipool.report.blocks import _ours
 from cgipool.report.page import SCRIPTS, in_script
-from cgipool.study.records import read_book
+from cgipool.report.shown import axis, mean_and_error
+from cgipool.report.view import Entry
+from cgipool.study.records import Wanted, read_book
+from cgipool.study.statistics import Summary
 
 
 def data_of(page: str) -> dict:
@@ -36,10 +40,65 @@ def test_the_data_are_those_of_the_store(page: str, store: Path):
     records = read_book(store).records
     assert set(data["cells"]) == set(records)
     for key, cell in data["cells"].items():
-        assert cell["cell"] == records[key].cell
-        assert [row["test"]["accuracy"] for row in cell["splits"]] == [
-            row["test"]["accuracy"] for row in records[key].splits
-        ]
+        facts = dict(map(tuple, cell["settings"]))
+        assert (facts["method"], facts["dataset"]) == (records[key].cell["method"], records[key].cell["dataset"])
+        assert (facts["recipe"], float(facts["ratio"])) == ("paper", records[key].cell["recipe"]["ratio"])
+        assert dict(map(tuple, cell["provenance"]))["versions.torch"] == "2.13.0"
+    for study in data["studies"]:
+        for entry in (entry for entry in study["entries"] if entry["status"] == "done"):
+            shares = [row["test"]["accuracy"] for row in records[entry["key"]].splits]
+            column = entry["splits"]["head"].index("accuracy, %")
+            assert [row[column] for row in entry["splits"]["rows"]] == [f"{100 * share:.2f}" for share in shares]
+
+
+def test_the_page_shows_the_digits_of_the_tables(page: str, written: Path):
+    """Every accuracy, difference and p of the page is in the tables of its study, digit for digit."""
+    for study in data_of(page)["studies"]:
+        plain = (written / f"{study['name']}.md").read_text(encoding="utf-8")
+        tex = (written / f"{study['name']}.tex").read_text(encoding="utf-8")
+        for entry in (entry for entry in study["entries"] if entry["status"] == "done"):
+            views, facts = entry["views"], dict(map(tuple, entry["facts"]))
+            assert re.search(rf"\| \**{views['accuracy']['main']}[ *|]", plain), entry["label"]
+            assert views["accuracy"]["main"].replace("±", r"$\pm$") in tex
+            assert facts["mean ± SE, %"] == views["accuracy"]["main"]
+            if views["difference"]:
+                assert f" {views['difference']['main']} |" in plain
+                assert f"| {facts['ours − published'].split('(')[1][:-1]} |" in plain
+            if "p, Holm-adjusted" in facts:
+                assert f" {facts['p, Holm-adjusted'].split()[0].replace('<', '&lt;')} |" in plain
+
+
+def test_one_rounding_in_page_and_tables():
+    entry = Entry(Wanted("k", {}), 0, 0, "cgi", "NCI1", None, None, summary=Summary(3, 80.125001, 4.0, 2.795001))
+    assert (mean_and_error(entry.summary), _ours(entry)) == ("80.13 ± 2.80", "80.13 ± 2.80")
+    shown = json.loads(in_script({"text": mean_and_error(entry.summary), "value": entry.summary.se}))
+    assert shown == {"text": "80.13 ± 2.80", "value": 2.795}, "numbers to draw by are rounded, those to read are text"
+
+
+def test_the_program_of_the_page_writes_no_number():
+    web = files("cgipool.report") / "web"
+    program = {name: (web / name).read_text(encoding="utf-8") for name in SCRIPTS}
+    written = {
+        name: re.findall(r"toFixed|toPrecision|toLocaleString|Intl|Number\(", text) for name, text in program.items()
+    }
+    assert written == {name: [] for name in SCRIPTS} | {"charts.js": ["toFixed", "toFixed"]}, (
+        "of a path in a drawing alone"
+    )
+    assert len(re.findall(r"\$\{x\(a\)\.toFixed\(1\)\} \$\{y\(b\)\.toFixed\(1\)\}", program["charts.js"])) == 1
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "texts"),
+    [
+        (70.0, 80.0, ["70", "72", "74", "76", "78", "80"]),
+        (0.5, 0.9, ["0.5", "0.6", "0.7", "0.8", "0.9"]),
+        (-0.01, 0.012, ["−0.01", "−0.005", "0.000", "0.005", "0.010"]),
+    ],
+)
+def test_axes_have_round_numbers(low: float, high: float, texts: list[str]):
+    assert [tick["text"].rstrip("0").rstrip(".") for tick in axis(low, high, 5)] == [
+        t.rstrip("0").rstrip(".") for t in texts
+    ]
 
 
 @pytest.mark.parametrize("text", ["</script><script>alert(1)</script>", "<!-- <script>", "a & b\u2028c", '"\\'])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from stores import METHODS, add_cell, add_study, fail, write
 
+from cgipool.report.page import study_shown
 from cgipool.report.tables import latex, markdown, tidy
 from cgipool.report.view import View, view_of
 from cgipool.study.records import read_book
@@ -139,8 +140,8 @@ def test_latex_escapes_what_it_would_run(small: Path):
 def test_csv_has_every_split_of_every_cell(store: Path, written: Path):
     rows = list(csv.DictReader(io.StringIO((written / "figure3.csv").read_text())))
     assert len(rows) == 32 * 20
-    names = "study method dataset ratio recipe ensemble split accuracy balanced_accuracy mcc roc_auc pr_auc"
-    assert list(rows[0]) == [*names.split(), "val_loss", "epochs", "best_epoch", "seconds", "key"]
+    names = "study method dataset ratio recipe ensemble unread split accuracy balanced_accuracy mcc roc_auc pr_auc"
+    assert list(rows[0]) == [*names.split(), "positive", "val_loss", "epochs", "best_epoch", "seconds", "key"]
     records = read_book(store).records
     for row in rows:
         record = records[row["key"]]
@@ -155,5 +156,36 @@ def test_csv_has_every_split_of_every_cell(store: Path, written: Path):
 def test_csv_of_a_study_without_results_is_its_heading(tmp_path: Path):
     add_study(tmp_path, "empty", {"method": list(METHODS), "dataset": ["NCI1"]})
     assert tidy(only_view(tmp_path)).splitlines() == [
-        "study,method,dataset,recipe,ensemble,split,val_loss,epochs,best_epoch,seconds,key"
+        "study,method,dataset,recipe,ensemble,unread,split,positive,val_loss,epochs,best_epoch,seconds,key"
     ]
+
+
+def test_cells_along_a_setting_that_is_not_read_are_marked_as_one_result(tmp_path: Path):
+    """No pooling at two ratios is one cell: marked, counted and compared once."""
+    axes = {"method": ["topk", "cgi"], "dataset": ["NCI1"], "ratio": [0.2, 0.8]}
+    cells = add_study(tmp_path, "ratios", axes, baseline="topk")
+    for cell in cells:
+        add_cell(tmp_path, cell["at"], 75.0)
+    path = tmp_path / "studies" / "ratios.json"
+    before = only_view(tmp_path)
+    assert "‡" not in markdown(before)
+    study = json.loads(path.read_text())
+    for cell in study["cells"]:  # as if neither read the ratio
+        cell |= {"unread": ["ratio"], "key": next(c["key"] for c in cells if c["at"]["method"] == cell["at"]["method"])}
+    write(path, study)
+    view = only_view(tmp_path)
+    text = markdown(view)
+    assert "2 of 2 cells are there." in text
+    assert text.count("‡") == 4 + 1, "every cell, and the footnote"
+    assert "‡ one result at several places: the method does not read ratio." in text
+    assert len(rows_of(text, "TopKPool against the others")) == 2 + 1
+    assert "1 comparison of this study" in text
+    entry = view.of("cgi", "ratio 0.2")
+    assert entry
+    assert entry.against
+    assert entry.against.adjusted == entry.against.paired.p, "nothing to adjust for"
+    assert r"$\ddagger$" in latex(view)
+    rows = list(csv.DictReader(io.StringIO(tidy(view))))
+    assert len(rows) == 4 * 20
+    assert {row["unread"] for row in rows} == {"ratio"}
+    assert {tick for e in study_shown(view, {})["entries"] for tick in e["marks"]} >= {"‡"}

@@ -59,7 +59,7 @@ def test_what_is_wrong_is_told_by_name_and_the_rest_is_reported(damaged: tuple[P
     assert "damaged" in told["truncated"][0]
     assert "another version" in told["outdated"][0]
     assert "two results of one cell" in told["conflicting"][0]
-    assert "no share between 0 and 1" in told["impossible"][0]
+    assert "not a share between 0 and 1" in told["impossible"][0]
     assert all(line.startswith("cells/") for line in report.problems), "relative to the store"
     assert (report.present, report.wanted) == (3, 6)
     text = (tmp_path / "out" / "small.md").read_text()
@@ -83,7 +83,7 @@ def test_cells_that_no_table_can_show_are_told(tmp_path: Path):
     assert report.present == 0
     assert sorted(line.split(": ")[1] for line in report.problems) == [
         "a split in it has no graphs",
-        *["its curves, diagnostics or provenance are not of this format"] * 3,
+        *["its settings, numbers, curves, diagnostics or provenance are not of this format"] * 3,
     ]
 
 

@@ -335,8 +335,10 @@ def test_there_is_a_row_per_study_cell_and_split(varied: Path):
     assert rest == {
         "recipe": "paper",
         "ensemble": 1,
+        "unread": "",
         "published_pm": None,
         "pr_auc": None,
+        "positive": "class 1",
         "val_loss": 0.5,
         "val_accuracy": 0.75,
         "epochs": 61,
@@ -356,8 +358,8 @@ def test_the_csv_has_the_same_rows(varied: Path, tmp_path: Path):
     with (tmp_path / "table.csv").open(encoding="utf-8", newline="") as file:
         read = list(csv.DictReader(file))
     assert read == [{name: "" if value is None else str(value) for name, value in row.items()} for row in rows(varied)]
-    named = ["recipe", "ensemble", "published", "published_pm"]
-    assert list(read[0])[:9] == ["study", "key", "method", "dataset", "axis_epochs", *named]
+    named = ["recipe", "ensemble", "unread", "published", "published_pm"]
+    assert list(read[0])[:10] == ["study", "key", "method", "dataset", "axis_epochs", *named]
 
 
 def test_the_commit_of_an_archive(tmp_path: Path) -> None:

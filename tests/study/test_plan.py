@@ -41,11 +41,12 @@ def test_the_paper_is_all_there() -> None:
     assert counts["table2"] == 12
     assert counts["figure3"] == 40
     others = {"alpha", "controls", "decay", "diffpool", "distinct", "released", "smoke"}
-    assert set(counts) == {"table1", "table2", "figure3", "strong", "ablations", "ensembles"} | others
+    assert set(counts) == {"table1", "table2", "figure3", "strong", "ablations", "ensembles", "levels"} | others
     for of in cells.values():
-        assert len({cell.key for cell in of}) == len(of)
-    fewer = ("ensembles", "smoke")
-    assert all(cell.protocol.splits == 20 for name, of in cells.items() if name not in fewer for cell in of)
+        read = [cell for cell in of if not cell.unread]
+        assert len({cell.key for cell in read}) == len(read)
+    others = ("ensembles", "levels", "smoke")
+    assert all(cell.protocol.splits == 20 for name, of in cells.items() if name not in others for cell in of)
     for table, ablations in (("table1", "table2"), ("strong", "ablations")):
         shared = {cell.key for cell in cells[table]} & {cell.key for cell in cells[ablations]}
         assert len(shared) == 4, "CGIPool on the four data sets of Table 2 is trained once"
@@ -353,3 +354,29 @@ def test_recipes_differ_in_cost() -> None:
         assert cost(device, conv="gin") > cost(device, conv="sage") > cost(device)
         assert cost(device, epochs=20) < 0.2 * cost(device)
     assert cost("cuda", batch_size=32) > 1.2 * cost("cuda")
+
+
+def test_a_setting_that_is_not_read_makes_one_cell() -> None:
+    axes = {"method": ["topk", "none"], "dataset": ["motifs"], "ratio": [0.5, 0.8], "mi": ["gan", "kl"]}
+    study = study_of({"axes": axes})
+    keys = {(cell.method, cell.at["ratio"], cell.at["mi"]): cell.key for cell in study.cells}
+    assert len(keys) == 8
+    assert keys["topk", 0.5, "gan"] == keys["topk", 0.5, "kl"] != keys["topk", 0.8, "gan"]
+    assert len({key for (method, _, _), key in keys.items() if method == "none"}) == 1
+    assert {cell.method: cell.unread for cell in study.cells} == {"topk": ("mi",), "none": ("ratio", "mi")}
+    (table,) = study_of({"axes": {"method": ["none"], "dataset": ["motifs"]}}).cells
+    assert keys["none", 0.5, "gan"] == table.key, "the recipe's own value, so that studies share the result"
+    chosen = [(cell.method, cell.at["ratio"]) for cell in study.only({})]
+    assert chosen == [("topk", 0.5), ("topk", 0.8), ("none", 0.5)], "each is trained once"
+    stored = [(cell["at"]["method"], cell.get("unread")) for cell in study.to_json()["cells"]]
+    assert stored[0] == ("topk", ["mi"])
+    without = study_of({"axes": {"method": ["topk"], "dataset": ["motifs"], "ratio": [0.5]}}).to_json()
+    assert "unread" not in without["cells"][0], "as earlier versions wrote it"
+
+
+def test_keys_along_a_setting_that_is_read_stay() -> None:
+    axes = {"method": ["cgi", "none"], "dataset": ["motifs"], "ratio": [0.2, 0.4]}
+    cells = {(cell.method, cell.at["ratio"]): cell for cell in study_of({"axes": axes}).cells}
+    for ratio in (0.2, 0.4):
+        assert cells["cgi", ratio].recipe == recipe_named("paper").but(ratio=ratio)
+    assert cells["none", 0.4].recipe == recipe_named("paper").but(ratio=0.2), "the first, without the recipe's own"

@@ -241,7 +241,7 @@ def test_a_node_is_lost_in_the_middle(cluster: Any, whole: Path, tmp_path: Path)
 @pytest.mark.usefixtures("cluster")
 def test_begun_here_continued_on_ray_and_back(whole: Path, tmp_path: Path) -> None:
     store, cells = Store(tmp_path), {cell.name: cell for cell in read_study(EIGHT).cells}
-    first, second, third = (cells[f"method={name},dataset=motifs,ratio=0.5"] for name in ("majority", "topk", "none"))
+    first, second, third = (cells[f"method={name},dataset=motifs,ratio=0.5"] for name in ("random", "topk", "sag"))
     Runner(store, "cpu").run([first])
 
     class Asks(Watcher):

@@ -316,3 +316,21 @@ def test_ctrl_c_while_workers_start_leaves_no_traceback(many: list[str], file: P
         process.kill()
     assert process.returncode == 130
     assert "Traceback" not in complaint
+
+
+def test_a_setting_that_is_not_read_is_trained_once(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    file = tmp_path / "ratios.toml"
+    file.write_text(
+        "settings = {width = 4, epochs = 1}\nprotocol = {splits = 2}\n"
+        'axes = {method = ["topk", "none"], dataset = ["motifs"], ratio = [0.5, 0.8]}\n'
+    )
+    store = tmp_path / "store"
+    assert "3 of 3 cells are in" in ok(capsys, "study", "run", file, "--store", store)
+    assert len(list((store / "cells").iterdir())) == 3
+    assert "0 of them new" in ok(capsys, "study", "run", file, "--store", store, "--only", "method=none,ratio=0.8")
+    assert "ratios: 3 of 3 cells are there" in ok(capsys, "report", store, "--out", tmp_path / "out")
+    assert "‡" in (tmp_path / "out" / "ratios.md").read_text()
+    ok(capsys, "study", "export", store, "--out", tmp_path / "all")
+    with (tmp_path / "all.csv").open(newline="") as file_:
+        found = {(row["method"], row["ratio"], row["unread"]) for row in csv.DictReader(file_)}
+    assert found == {("topk", "0.5", ""), ("topk", "0.8", ""), ("none", "0.5", "ratio"), ("none", "0.8", "ratio")}

@@ -22,6 +22,7 @@ from cgipool.cli.study import app as study
 from cgipool.cli.train import train
 from cgipool.cli.waiting import sleep_soon
 from cgipool.version import __version__
+from cgipool.words import printable
 
 app = typer.Typer(
     name="cgipool",
@@ -78,7 +79,7 @@ def main(arguments: list[str] | None = None) -> int:
     with sigterm_as_ctrl_c() as terminated, warnings_as_lines():
         line, code = _run(arguments)
     if line is not None:
-        print(f"cgipool: {line}", file=sys.stderr)
+        print(f"cgipool: {printable(line)}", file=sys.stderr)
     return 128 + signal.SIGTERM if code == 130 and terminated else code
 
 

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from cgipool.cli.options import CHANGES, DATA, JOBS, LIMIT, RECIPE, RETRY_FAILED
+from cgipool.cli.options import CHANGES, DATA, JOBS, LIMIT, POSITIVE, RECIPE, RETRY_FAILED
+from cgipool.cli.terminal import say
 from cgipool.errors import UserError
 
 
@@ -29,6 +30,7 @@ def compare(
         int, typer.Option(min=1, help="Members of an ensemble per split; their probabilities are averaged.")
     ] = 1,
     changes: CHANGES = None,
+    positive: POSITIVE = None,
     store: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The folder that keeps results. Default: runs/compare-NAME.")
     ] = None,
@@ -51,12 +53,15 @@ def compare(
     from cgipool.pool import METHODS
     from cgipool.report import write_report
     from cgipool.study.compare import comparison, replaced_by
+    from cgipool.training.classes import classes_of
 
     names = list(METHODS) if methods == "all" else [name.strip() for name in methods.split(",")]
     if len(set(names)) < len(names):
         raise UserError("--methods names a method twice")
     with downloading() as progress:
         graphs = load_dataset(data, progress=progress)
+    if positive is not None:
+        classes_of(graphs).but(positive)  # a wrong name is an error before anything is trained
     names += _control(data, names)
     study = comparison(graphs, data, names, recipe, splits, split_kind, seed, changes or [], ensemble)
     warn_of_unused(graphs, study.cells[0].recipe.attributes)
@@ -65,17 +70,17 @@ def compare(
     writable_folder(report)
     before = replaced_by(study, folder)
     if before is not None:
-        typer.echo(
+        say(
             f"{folder} holds a comparison of other data, methods or settings ({before}); this one replaces it"
             f"{'' if out else ' and its report'}, unless --store names another folder",
             err=True,
         )
     outcome = run_cells(study, study.cells, folder, device, jobs, limit, retry_failed)
-    written = write_report(folder, report, [study.name])
-    typer.echo(report.joinpath(f"{study.name}.md").read_text(encoding="utf-8"))
-    typer.echo(f"page: {next(path for path in written.files if path.name == 'index.html')}")
+    written = write_report(folder, report, [study.name], positive)
+    say(report.joinpath(f"{study.name}.md").read_text(encoding="utf-8"))
+    say(f"page: {next(path for path in written.files if path.name == 'index.html')}")
     for problem in written.problems:
-        typer.echo(f"problem: {problem}")
+        say(f"problem: {problem}")
     conclude(outcome, study.cells, folder)
 
 

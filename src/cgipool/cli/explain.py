@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cgipool.cli.options import DEVICE, MODEL
+from cgipool.cli.terminal import say
 from cgipool.errors import UserError, excerpt
 from cgipool.words import counted
 
@@ -103,7 +104,7 @@ def _explain_graph(
     found = [explain_at(model, data, which, member)]
     if other is not None:
         found.append(explain_at(other, data, which))
-    typer.echo(f"{found[0].name}: {found[0].size}")
+    say(f"{found[0].name}: {found[0].size}")
     for one in found:
         said = ", ".join(f"{excerpt(name)} {p:.3f}" for name, p in one.probabilities.items())
         output().print("", one.verdict, f"probabilities: {said}", "", levels_table(one), sep="\n")
@@ -154,7 +155,7 @@ def _measure(model: "FittedModel", graphs: "GraphSet", member: int, seed: int) -
 
     found = faithfulness(model, graphs, member, seed)
     many = len(model.members)
-    typer.echo(
+    say(
         (f"member {member} of {many} on " if many > 1 else "") + f"{counted(found.graphs, 'graph')} of {graphs.name}; "
         f"the last level leaves {100 * found.left:.1f} % of a graph's nodes"
         + (f"; {counted(found.unread, 'graph')} could not be read" if found.unread else "")

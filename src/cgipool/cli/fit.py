@@ -9,6 +9,7 @@ import typer
 from cgipool.cli.advice import tell_of_jobs
 from cgipool.cli.errors import Interrupted, exclude
 from cgipool.cli.options import CHANGES, DATA, DEVICE, RECIPE
+from cgipool.cli.terminal import say
 from cgipool.words import counted
 
 
@@ -86,7 +87,7 @@ def fit(
     about = model.about
     learnt, seen = counted(about["graphs"]["train"], "graph"), counted(about["graphs"]["val"], "validation graph")
     what = method if ensemble == 1 else f"an ensemble of {ensemble} {method}"
-    typer.echo(
+    say(
         f"{out}: {what} on {learnt} of {graphs.name}, {len(model.class_names)} classes; "
         f"accuracy {100 * about['validation']['accuracy']:.1f} % on {seen}, which early stopping has seen"
     )

@@ -24,6 +24,14 @@ CHANGES = Annotated[
     ),
 ]
 DEVICE = Annotated[str, typer.Option(help="cpu or cuda.")]
+POSITIVE = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CLASS",
+        help="The class that ROC-AUC and PR-AUC are shown of. All are stored. Default: class 1 of a data set known by "
+        "name, the rarer class of your own, and the mean over more than two classes.",
+    ),
+]
 AS_JSON = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else, on stdout.")]
 
 ID = Annotated[

@@ -16,6 +16,7 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from cgipool.cli.terminal import PlainConsole
 from cgipool.words import counted
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ SECONDS = 5.0
 
 def stderr() -> tuple[Console, bool]:
     """The console, and whether it can draw bars."""
-    console = Console(stderr=True, highlight=False)
+    console = PlainConsole(stderr=True, highlight=False)
     return console, console.is_terminal and not console.is_dumb_terminal
 
 
@@ -40,7 +41,12 @@ def reporting(splits: int | None, epochs: int, patience: int, ensemble: int = 1)
     if not bars:
         yield Lines(console, splits, epochs, ensemble)
         return
-    columns = (TextColumn("{task.description}"), BarColumn(10), TextColumn("{task.fields[state]}"), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(10),
+        TextColumn("{task.fields[state]}", markup=False),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=console, transient=True) as progress:
         yield Bars(progress, splits, epochs, patience, ensemble)
 
@@ -122,7 +128,7 @@ def ending(told: "Told", splits: int | None, ensemble: int) -> str:
 def downloading(name: str = "data set") -> Iterator[Callable[[int, int | None], None]]:
     """Gives what a download tells its bytes to; nothing is shown unless there is one."""
     console, bars = stderr()
-    columns = (TextColumn("{task.description}"), BarColumn(24), DownloadColumn(), TransferSpeedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(24), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=console, transient=True, disable=not bars) as progress:
         told: dict[str, int] = {}
 

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from cgipool.cli.options import POSITIVE
+from cgipool.cli.terminal import say
 from cgipool.words import are, counted
 
 
@@ -14,19 +16,20 @@ def report(
     study: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Only this study; may be repeated. Default: all.")
     ] = None,
+    positive: POSITIVE = None,
 ) -> None:
     """Report the studies of a store: tables (Markdown, LaTeX, CSV), figures (SVG), and a page, index.html.
 
-    The store is only read. What is missing, failed or damaged in it is told, and the rest is reported.
+    The store is only read. What is missing, failed or damaged in it is listed, and the rest is reported.
     """
     from cgipool.report import write_report
     from cgipool.report.tables import counts
 
-    written = write_report(store, out, study or [])
+    written = write_report(store, out, study or [], positive)
     for path in written.files:
-        typer.echo(path)
+        say(path)
     for problem in written.problems:
-        typer.echo(f"problem: {problem}")
+        say(f"problem: {problem}")
     for view in written.views:
-        typer.echo(f"{view.study.name}: {counts(view)}")
-    typer.echo(f"{written.present} of {counted(written.wanted, 'cell')} {are(written.present)} there")
+        say(f"{view.study.name}: {counts(view)}")
+    say(f"{written.present} of {counted(written.wanted, 'cell')} {are(written.present)} there")

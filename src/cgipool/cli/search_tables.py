@@ -15,7 +15,7 @@ from cgipool.study.estimate import Estimate, in_words
 from cgipool.study.halving import ranked
 from cgipool.study.search import cells_of, options_of, winner_of
 from cgipool.study.space import BASE
-from cgipool.words import counted
+from cgipool.words import counted, rounded
 
 if TYPE_CHECKING:
     from cgipool.study.halving import Mean
@@ -105,7 +105,7 @@ def _scores(one: "Round") -> Table:
         if score is None:
             table.add_row(name, "failed", "", words)
         else:
-            difference = "" if name == BASE else _percent(score.difference, sign="+")
+            difference = "" if name == BASE else _percent(score.difference, sign=True)
             table.add_row(name, _percent(score.accuracy), difference, words)
     return table
 
@@ -115,10 +115,10 @@ def _winner_lines(search: "Search", one: "Round", winner: "Trial") -> Iterator[T
     if not winner.changes or score is None:
         yield "no setting is better than the base, which wins"
         return
-    yield f"the winner is setting {winner.name}: {_percent(score.difference, sign='+')} beside the base"
+    yield f"the winner is setting {winner.name}: {_percent(score.difference, sign=True)} beside the base"
     table = plain_table("judged by", "difference to base")
     for name, difference in (score.datasets | score.methods).items():
-        table.add_row(name, _percent(difference, sign="+"))
+        table.add_row(name, _percent(difference, sign=True))
     yield table
     recipe = search.space.recipe(winner)
     yield f"\n[settings]\nrecipe = {json.dumps(recipe.name)}"
@@ -131,6 +131,6 @@ def _words(trial: "Trial") -> str:
     return " ".join(f"{name}={plain(value)}" for name, value in trial.changes.items())
 
 
-def _percent(mean: "Mean", sign: str = "") -> str:
-    error = "" if mean.se is None else f" ± {100 * mean.se:.2f}"
-    return f"{100 * mean.value:{sign}.2f}{error}"
+def _percent(mean: "Mean", sign: bool = False) -> str:
+    error = "" if mean.se is None else f" ± {rounded(100 * mean.se)}"
+    return f"{rounded(100 * mean.value, sign=sign)}{error}"

@@ -7,7 +7,8 @@ import typer
 
 from cgipool.cli.advice import tell_of_jobs
 from cgipool.cli.errors import Interrupted
-from cgipool.cli.options import AT_ONCE, DEVICES, JOBS, LIMIT, RETRY_FAILED, STORE
+from cgipool.cli.options import AT_ONCE, DEVICES, JOBS, LIMIT, POSITIVE, RETRY_FAILED, STORE
+from cgipool.cli.terminal import say
 from cgipool.errors import UserError
 from cgipool.words import are, counted
 
@@ -172,7 +173,7 @@ def conclude(outcome: "Outcome", cells: list["Cell"], folder: Path) -> None:
     if left:
         why = "stopped before the end" if outcome.stopped else "in the hands of other runs"
         words.append(f"{left} left, {why}; the same command goes on")
-    typer.echo("; ".join(words))
+    say("; ".join(words))
     if left or failed:
         raise typer.Exit(AGAIN if left else 1)
 
@@ -227,23 +228,26 @@ def merge(
     from cgipool.study.exchange import merge as merge_stores
 
     merged = merge_stores(into, others)
-    typer.echo(f"{counted(merged.cells, 'cell')} taken into {into}, {merged.same} there already")
+    say(f"{counted(merged.cells, 'cell')} taken into {into}, {merged.same} there already")
     for key in merged.conflicts:
-        typer.echo(f"conflict: two results of cell {key}; the one that was there is shown")
+        say(f"conflict: two results of cell {key}; the one that was there is shown")
     for problem in merged.problems:
-        typer.echo(f"problem: {problem}")
+        say(f"problem: {problem}")
 
 
 @app.command()
 def export(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The folder that keeps results.")],
     out: Annotated[Path, typer.Option(help="The archive, NAME.zip; a table goes beside it, NAME.csv.")],
+    positive: POSITIVE = None,
 ) -> None:
     """Write a store as one archive, and as one table with a row for every split of every cell."""
     from cgipool.study.exchange import export as export_store
     from cgipool.study.exchange import write_csv
 
     archive = out if out.suffix == ".zip" else out.with_name(f"{out.name}.zip")
-    write_csv(store, archive.with_suffix(".csv"))
+    problems = write_csv(store, archive.with_suffix(".csv"), positive)
     export_store(store, archive)
-    typer.echo(f"{archive}\n{archive.with_suffix('.csv')}")
+    say(f"{archive}\n{archive.with_suffix('.csv')}")
+    for problem in problems:
+        say(f"problem: {problem}")

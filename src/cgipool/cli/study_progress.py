@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from cgipool.cli.progress import SECONDS, name_of, stderr
 from cgipool.study.estimate import Estimate, in_words, trainings_of
 from cgipool.study.run import Watcher
-from cgipool.words import counted
+from cgipool.words import counted, rounded
 
 if TYPE_CHECKING:
     from cgipool.study.cell import Cell
@@ -27,7 +27,12 @@ def watching(cells: Sequence["Cell"], store: "Store", estimate: Estimate, device
     if not bars:
         yield Lines(console, cells, store, estimate, devices)
         return
-    columns = (TextColumn("{task.description}"), BarColumn(20), TextColumn("{task.fields[state]}"), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(20),
+        TextColumn("{task.fields[state]}", markup=False),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=console, transient=True) as progress:
         yield Bars(progress, cells, store, estimate, devices)
 
@@ -96,8 +101,8 @@ class Lines(Watcher):
             values = 100 * np.array([self.accuracy(row) for row in rows], dtype=np.float64)
         except KeyError:
             return f"done in {in_words(seconds)}"
-        error = f" ± {values.std(ddof=1) / np.sqrt(len(values)):.2f}" if len(values) > 1 else ""
-        return f"{values.mean():.2f}{error} % in {in_words(seconds)}"
+        error = f" ± {rounded(values.std(ddof=1) / np.sqrt(len(values)))}" if len(values) > 1 else ""
+        return f"{rounded(values.mean())}{error} % in {in_words(seconds)}"
 
 
 class Bars(Lines):

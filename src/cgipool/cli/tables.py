@@ -10,8 +10,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cgipool.cli.terminal import PlainConsole
 from cgipool.data.unused import DISCARDED, ONE_WAY
-from cgipool.words import counted
+from cgipool.training.metrics import TITLES, written
+from cgipool.words import counted, rounded
 
 if TYPE_CHECKING:
     from cgipool.contract import Finding
@@ -23,18 +25,10 @@ if TYPE_CHECKING:
 FEW = 20
 """Up to so many splits have a row each."""
 
-METRICS = {
-    "accuracy": "accuracy, %",
-    "balanced_accuracy": "balanced accuracy, %",
-    "roc_auc": "ROC-AUC, %",
-    "pr_auc": "PR-AUC, %",
-    "mcc": "MCC, −1 to 1",
-}
-
 
 def output() -> Console:
     """Stdout. A pipe has no width, so it gets one that no table of ours exceeds."""
-    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 140)
+    return PlainConsole(highlight=False, markup=False, width=None if sys.stdout.isatty() else 140)
 
 
 def plain_table(*headings: str, left: int = 1) -> Table:
@@ -45,19 +39,13 @@ def plain_table(*headings: str, left: int = 1) -> Table:
     return table
 
 
-def _number(metric: str, value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.3f}" if metric == "mcc" else f"{100 * value:.2f}"
-
-
 def result_tables(result: "Result", title: str, out: Path | None) -> list[Table | str]:
     """The closing tables of a run: metrics over splits, the splits one by one where they are few, costs."""
     rows, n = result.rows, len(result.rows)
     heading = f"{result.dataset} · {title} · recipe {result.recipe} · seed {result.seed}"
     summary = plain_table("test", "mean", "SD", "SE")
-    for metric, words in METRICS.items():
-        summary.add_row(words, *(_number(metric, value) for value in result.summary(metric)))
+    for metric, words in TITLES.items():
+        summary.add_row(words.format(result.positive), *(written(metric, value) for value in result.summary(metric)))
     heading += f" · {counted(n, 'split')}"
     many = result.ensemble > 1
     heading += f" · ensemble of {result.ensemble}" if many else ""
@@ -65,8 +53,8 @@ def result_tables(result: "Result", title: str, out: Path | None) -> list[Table 
     if 1 < n <= FEW:
         each = plain_table("split", "epochs", "best epoch", "validation loss", "test accuracy, %", "seconds", left=0)
         for row in rows:
-            accuracy = _number("accuracy", row["test"]["accuracy"])
-            numbers = (f"{row['val_loss']:.4f}", accuracy, f"{row['seconds']:.1f}")
+            accuracy = written("accuracy", row["test"]["accuracy"])
+            numbers = (rounded(row["val_loss"], 4), accuracy, rounded(row["seconds"], 1))
             each.add_row(str(row["split"]), str(row["epochs"]), str(row["best_epoch"]), *numbers)
         shown += [each, ""]
     epochs = [row["epochs"] for row in rows]
@@ -77,7 +65,7 @@ def result_tables(result: "Result", title: str, out: Path | None) -> list[Table 
         f"trained for {result.seconds:.1f} s · {plain['parameters']:,} parameters"
     )
     if many:
-        alone = _number("accuracy", float(np.mean(result.member_accuracy)))
+        alone = written("accuracy", float(np.mean(result.member_accuracy)))
         shown.append(f"a member alone: accuracy {alone} % on average; epochs are those of the longest")
     return [*shown, f"kept in {out}"] if out else shown
 

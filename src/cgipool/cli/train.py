@@ -179,6 +179,15 @@ def train(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the run in --out.", rich_help_panel=OUTPUT)
     ] = False,
+    positive: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CLASS",
+            help="The class that ROC-AUC and PR-AUC are shown of. All are stored. Default: class 1 of a data set known "
+            "by name, the rarer class of your own, and the mean over more than two classes.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object, nothing else, on stdout.", rich_help_panel=OUTPUT)
     ] = False,
@@ -231,6 +240,7 @@ def train(
         kind=split_kind,
         file=splits_file,
         folds=folds,
+        positive=positive,
     )
     run = {"method": method, "seed": seed, "tf32": tf32}
     run |= {"out": out, "resume": resume, "overwrite": overwrite}
@@ -240,6 +250,8 @@ def train(
         result = train_alone(data, draw, choose, run | {"device": device, "jobs": jobs, "ensemble": ensemble})
     if result is None:
         return
+    if positive is not None:
+        result = result.of_class(positive)
     if as_json:
         typer.echo(json.dumps(result.to_json(), allow_nan=False))
     else:

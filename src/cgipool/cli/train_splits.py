@@ -32,11 +32,15 @@ def draw_splits(
     kind: str | None,
     file: Path | None,
     folds: int | None,
+    positive: str | None = None,
 ) -> "Sequence[Split]":
     """The splits in a file, those of a cross-validation, the one that the source gives, or as many as asked for, drawn
-    at random."""
+    at random. An error, before anything is trained, if there is no class of the name `positive`."""
     from cgipool.data import fold_splits, random_splits, read_splits
+    from cgipool.training.classes import classes_of
 
+    if positive is not None:
+        classes_of(graphs).but(positive)
     if kind == GIVEN or (kind is None and count is None and first is None and file is None and folds is None):
         file = _given(data, asked=kind == GIVEN)
     if file is not None:

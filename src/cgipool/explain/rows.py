@@ -18,6 +18,7 @@ from cgipool.explain.names import node_names
 from cgipool.explain.trace import Trace, member_of, trace
 from cgipool.fitted import FittedModel
 from cgipool.predict_input import Chunk, graph_chunks, known_to
+from cgipool.words import csv_cell
 
 
 def write_scores(
@@ -44,7 +45,7 @@ def write_scores(
             heads += [f"{name}_{level + 1}" for level in range(found.levels) for name in found.scores] + ["reason"]
             table.writerow(heads)
         if own is not None:
-            starts = [[*start, name] for start, name in zip(starts, islice(own, len(starts)), strict=False)]
+            starts = [[*start, csv_cell(name)] for start, name in zip(starts, islice(own, len(starts)), strict=False)]
         if len(starts) < len(chunk.ids):
             raise UserError(f"{graphs.name} has more graphs than ids")
         table.writerows(_rows(chunk, starts, found, len(heads)))
@@ -57,18 +58,25 @@ def _rows(chunk: Chunk, starts: list[list[str]], found: Trace | None, width: int
     """The rows of a chunk's graphs, in order; `starts` are the first cells of each graph."""
     blank = [""] * (width - len(starts[0]) - 1)
     if chunk.graphs is None or found is None:
-        yield from ([*start, *blank, chunk.reasons[place]] for place, start in enumerate(starts))
+        yield from ([*start, *blank, csv_cell(chunk.reasons[place])] for place, start in enumerate(starts))
         return
     columns = [found.scores[name][level] for level in range(found.levels) for name in found.scores]
     scores = np.stack(columns, 1) if columns else np.empty((chunk.graphs.n_nodes, 0))
     dropped, ends, graph, names = found.dropped, chunk.graphs.node_ptr.tolist(), 0, node_names(chunk.graphs)
     for place, start in enumerate(starts):
         if place in chunk.reasons:
-            yield [*start, *blank, chunk.reasons[place]]
+            yield [*start, *blank, csv_cell(chunk.reasons[place])]
             continue
         first, last = ends[graph : graph + 2]
         graph += 1
         for node in range(first, last):
             numbers = ["" if value != value else f"{value:.6g}" for value in scores[node].tolist()]
             level = int(dropped[node])
-            yield [*start, str(node - first), *names[node : node + 1], str(level) if level else "", *numbers, ""]
+            yield [
+                *start,
+                str(node - first),
+                *map(csv_cell, names[node : node + 1]),
+                str(level) if level else "",
+                *numbers,
+                "",
+            ]

@@ -9,7 +9,7 @@ from cgipool.pool.cgi import CGIPool, ReleasedCGIPool
 from cgipool.pool.controls import NoPool, RandomPool
 from cgipool.pool.dgcnn import DGCNN
 from cgipool.pool.diffpool import DiffPool
-from cgipool.pool.method import FORMS, Method
+from cgipool.pool.method import FORMS, NETWORK, TRAINING, Method
 from cgipool.pool.mincut import MinCutPool
 from cgipool.pool.own import is_own, own_method
 from cgipool.pool.sag import SAGPool
@@ -74,6 +74,7 @@ METHODS: dict[str, Method] = {
         paper="Vinyals, Bengio, Kudlur: Order Matters: Sequence to Sequence for Sets. ICLR 2016",
         build=NoPool,
         read=Set2Set,
+        ignores=("gate",),
     ),
     "dgcnn": Method(
         title="DGCNN",
@@ -81,6 +82,7 @@ METHODS: dict[str, Method] = {
         paper="Zhang, Cui, Neumann, Chen: An End-to-End Deep Learning Architecture for Graph Classification. AAAI 2018",
         build=NoPool,
         read=DGCNN,
+        ignores=("gate",),
     ),
     "diffpool": Method(
         title="DiffPool",
@@ -88,6 +90,7 @@ METHODS: dict[str, Method] = {
         paper="Ying, You, Morris, Ren, Hamilton, Leskovec: Hierarchical Graph Representation Learning with "
         "Differentiable Pooling. NeurIPS 2018",
         build=DiffPool,
+        ignores=("gate",),
         own_loss=1.0,
     ),
     "topk": Method(
@@ -125,6 +128,7 @@ METHODS: dict[str, Method] = {
         paper="Bianchi, Grattarola, Alippi: Spectral Clustering with Graph Neural Networks for Graph Pooling. "
         "ICML 2020",
         build=MinCutPool,
+        ignores=("gate",),
         own_loss=1.0,
     ),
     "none": Method(
@@ -133,6 +137,7 @@ METHODS: dict[str, Method] = {
         paper="control, after Mesquita, Souza, Kaski: Rethinking Pooling in Graph Neural Networks. NeurIPS 2020",
         build=NoPool,
         kind="control",
+        ignores=("gate",),
     ),
     "random": Method(
         title="Random nodes",
@@ -141,6 +146,7 @@ METHODS: dict[str, Method] = {
         build=RandomPool,
         kind="control",
         selects=True,
+        ignores=("gate",),
     ),
     "structure-free": Method(
         title="Structure-free",
@@ -149,6 +155,7 @@ METHODS: dict[str, Method] = {
         "Classification. ICLR 2020",
         build=None,
         kind="control",
+        ignores=NETWORK,
     ),
     "majority": Method(
         title="Majority class",
@@ -156,6 +163,7 @@ METHODS: dict[str, Method] = {
         paper="control, by definition",
         build=None,
         kind="control",
+        ignores=(*NETWORK, *TRAINING),
     ),
 }
 

@@ -11,6 +11,18 @@ from cgipool.errors import unknown
 
 FORMS = ("paper", "released")
 
+NETWORK = (
+    "form", "conv", "norm", "gate", "levels", "readout", "jumping", "ratio", "mi", "alpha", "alpha_proteins",
+    "own_loss",
+)  # fmt: skip
+"""Settings of a recipe that only the shared network and its pools read."""
+
+TRAINING = (
+    "width", "dropout", "dropout_epochs", "lr", "schedule", "warmup", "weight_decay", "clip", "average", "batch_size",
+    "shuffle", "epochs", "patience", "label_smoothing",
+)  # fmt: skip
+"""Settings that only a model with weights to learn reads."""
+
 
 @dataclass(frozen=True)
 class Method:
@@ -42,6 +54,25 @@ class Method:
     """Whether it keeps shapes static, so that `vmap` and captured steps can take it."""
     selects: bool = False
     """Whether each pool keeps ⌈ratio · n⌉ nodes of a graph, so that the sizes of all levels are known beforehand."""
+    ignores: tuple[str, ...] = ()
+    """Settings of a recipe that it does not read, beside those that `reads` can tell from the rest."""
+
+    def reads(self, setting: str) -> bool:
+        """Whether a setting of a recipe can change what the method gives."""
+        if setting in self.ignores:
+            return False
+        builders = [build for build in (self.build, self.released, self.read) if build is not None]
+        named = {name for build in builders for name in inspect.signature(build).parameters}
+        told = {
+            "form": self.released is not None,
+            "ratio": "ratio" in named,
+            "mi": "mi" in named,
+            "alpha": self.own_loss is None and "mi" in named,
+            "own_loss": self.own_loss is not None and self.own_loss != 0.0,
+            "readout": self.read is None,
+            "jumping": self.read is None or "jumping" in inspect.signature(self.read).parameters,
+        }
+        return told.get("alpha" if setting == "alpha_proteins" else setting, True)
 
     def pool(self, form: str, **offered: Any) -> nn.Module:
         """One pool in the given form; a method without a released form has the paper's."""

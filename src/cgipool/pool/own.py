@@ -45,7 +45,10 @@ def own_method(name: str) -> Method:
     _check_arguments(name, pool, OFFERED_TO_PYG if of_pyg else OFFERED)
     build: Any = partial(PyGPool, pool) if of_pyg else pool
     about = (pool.__doc__ or "").strip().split("\n")[0]
-    return Method(pool.__name__, about, name, build, own_loss=_own_loss(name, pool), fast=not of_pyg)
+    # PyGPool takes a ratio whether or not the layer does, and PyG's layers have gates of their own.
+    ignores = ("gate",) if "ratio" in inspect.signature(pool).parameters else ("gate", "ratio")
+    ignored = ignores if of_pyg else ()
+    return Method(pool.__name__, about, name, build, own_loss=_own_loss(name, pool), fast=not of_pyg, ignores=ignored)
 
 
 _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

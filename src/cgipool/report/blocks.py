@@ -5,10 +5,13 @@ from dataclasses import dataclass, field
 
 from cgipool.report.compare import LEVEL, Against
 from cgipool.report.view import DONE, FAILED, Entry, View
-from cgipool.words import counted
+from cgipool.words import counted, rounded
 
 NOTHING = "–"
 """Stands where there is no number."""
+
+OUTDATED, UNREAD = "†", "‡"
+"""Marks of a cell that another version made, and of one at several places along a setting that it does not read."""
 
 CORRECTED = "p is of the corrected resampled t-test (Nadeau and Bengio 2003), as random splits share training graphs."
 
@@ -45,8 +48,7 @@ def accuracy(view: View) -> Block:
             f"▲ significantly better than {view.baseline}, ▼ significantly worse: corrected paired test, "
             f"Holm-adjusted p below {LEVEL}."
         )
-    if any(entry.outdated for entry in view.entries):
-        words.append("† made by another version, whose results may differ.")
+    words += [f"{mark} {meaning}" for mark, meaning in footnotes(view)]
     if view.count(DONE) < len(view.entries):
         words.append(f"{NOTHING} is a cell that is missing, “failed” one that could not be finished.")
     block = Block("Accuracy", words, [_row_heading(view), *view.columns], [])
@@ -60,12 +62,28 @@ def accuracy(view: View) -> Block:
     return block
 
 
+def marks_of(entry: Entry) -> list[str]:
+    """The marks behind the accuracy of a cell."""
+    found = [entry.against.mark] if entry.against and entry.against.mark else []
+    return found + [mark for mark, given in ((OUTDATED, entry.outdated), (UNREAD, entry.unread)) if given]
+
+
+def footnotes(view: View) -> list[tuple[str, str]]:
+    """The marks of cells that need explaining, beside those of the comparison, and what they mean."""
+    found = []
+    if any(entry.outdated for entry in view.entries):
+        found.append((OUTDATED, "made by another version, whose results may differ."))
+    axes = list(dict.fromkeys(axis for entry in view.entries for axis in entry.unread))
+    if axes:
+        found.append((UNREAD, f"one result at several places: the method does not read {' and '.join(axes)}."))
+    return found
+
+
 def number(value: float | None, digits: int = 2, sign: bool = False) -> str:
     """A number with a true minus, which 0 has none of; a dash for None."""
     if value is None:
         return NOTHING
-    text = f"{value:+z.{digits}f}" if sign else f"{value:z.{digits}f}"
-    return text.replace("-", "−")
+    return rounded(value, digits, sign).replace("-", "−")
 
 
 def interval(low: float | None, high: float | None, digits: int = 2) -> str:
@@ -75,7 +93,7 @@ def interval(low: float | None, high: float | None, digits: int = 2) -> str:
 
 def probability(p: float) -> str:
     """A p-value in three digits."""
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
+    return "<0.001" if p < 0.001 else rounded(p, 3)
 
 
 def _row_heading(view: View) -> str:
@@ -88,7 +106,7 @@ def _ours(entry: Entry | None) -> str:
     text = number(entry.summary.mean)
     if entry.summary.se is not None:
         text += f" ± {number(entry.summary.se)}"
-    marks = (entry.against.mark if entry.against else "") + ("†" if entry.outdated else "")
+    marks = "".join(marks_of(entry))
     return f"{text} {marks}" if marks else text
 
 
@@ -116,7 +134,7 @@ def _paired(view: View) -> Block:
             interval(entry.against.paired.low, entry.against.paired.high),
             *_tested(entry.against),
         ]
-        for entry in _in_order(view)
+        for entry in _compared(view)
         if entry.against
     ]
     words = [
@@ -140,7 +158,7 @@ def _ensembles(view: View) -> Block:
             interval(-entry.members.paired.high, -entry.members.paired.low),
             *_tested(entry.members),
         ]
-        for entry in _in_order(view)
+        for entry in {entry.wanted.key: entry for entry in _in_order(view)}.values()
         if entry.summary and entry.members
     ]
     words = [
@@ -180,7 +198,7 @@ def _listed(view: View, methods: set[str]) -> str:
 
 
 def _equals(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"= {p:.3f}"
+    return "< 0.001" if p < 0.001 else f"= {rounded(p, 3)}"
 
 
 def _improvement(view: View) -> Block:
@@ -224,6 +242,16 @@ def _gaps(view: View) -> Block:
             rows[-1].append(interval(gap.low, gap.high))
     head = ["method", "on", "ours", "published", "published ±", "floor", "difference", "SE", "95 % interval"]
     return Block("Gap to the published numbers", words, head, rows, left=2)
+
+
+def _compared(view: View) -> list[Entry]:
+    """The cells that are compared with the baseline; two cells that meet at several places are compared once."""
+    pairs: dict[tuple[str, str], Entry] = {}
+    for entry in _in_order(view):
+        base = None if view.study.baseline is None else view.of(view.study.baseline, entry.context)
+        if entry.against and base:
+            pairs.setdefault((base.wanted.key, entry.wanted.key), entry)
+    return list(pairs.values())
 
 
 def _in_order(view: View) -> Iterator[Entry]:

@@ -53,7 +53,7 @@ def against_baseline(records: Records, baseline: str | None) -> dict[tuple[str, 
         if method != baseline and base is not None and _same_splits(base, record):
             one = paired(_points(base.accuracies()), _points(record.accuracies()), test_to_train=base.test_to_train)
             if one is not None:
-                found[method, context] = one
+                found[method, context] = one, (base.key, record.key)
     return _adjusted(found)
 
 
@@ -64,13 +64,15 @@ def against_members(records: Records) -> dict[tuple[str, str], Against]:
         members, together = _points(record.members()), _points(record.accuracies())
         one = paired(members, together, test_to_train=record.test_to_train)
         if one is not None:
-            found[place] = one
+            found[place] = one, (record.key, record.key)
     return _adjusted(found)
 
 
-def _adjusted(found: dict[tuple[str, str], Paired]) -> dict[tuple[str, str], Against]:
-    adjusted = holm([one.p for one in found.values()])
-    return {place: Against(one, p) for (place, one), p in zip(found.items(), adjusted, strict=True)}
+def _adjusted(found: dict[tuple[str, str], tuple[Paired, tuple[str, str]]]) -> dict[tuple[str, str], Against]:
+    """Holm's adjustment over all comparisons. Two cells that stand at several places are compared once."""
+    once = {keys: one.p for one, keys in found.values()}
+    adjusted = dict(zip(once, holm(list(once.values())), strict=True))
+    return {place: Against(one, adjusted[keys]) for place, (one, keys) in found.items()}
 
 
 def mean_ranks(records: Records, methods: Sequence[str]) -> Ranks | None:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cgipool.study.records import Record
+from cgipool.words import printable
 
 CURVES = ("train_loss", "val_loss", "val_accuracy")
 """What the curves of a split are of."""
@@ -60,7 +61,7 @@ def diagnostics(record: Record) -> dict[str, list[float]]:
     found: dict[str, list[list[float]]] = {}
     for row in record.splits:
         for name, levels in (row.get("diagnostics") or {}).items():
-            found.setdefault(name, []).append(levels)
+            found.setdefault(printable(name), []).append(levels)
     alike = {name: rows for name, rows in found.items() if len({len(levels) for levels in rows}) == 1}
     return {name: np.mean(np.asarray(rows, dtype=np.float64), axis=0).tolist() for name, rows in alike.items()}
 

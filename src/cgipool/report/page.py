@@ -7,11 +7,11 @@ from dataclasses import asdict
 from importlib.resources import files
 from typing import Any
 
-from cgipool.report.blocks import Block, blocks_of
+from cgipool.report.blocks import Block, blocks_of, footnotes
 from cgipool.report.compare import LEVEL
-from cgipool.report.courses import CURVES, course, diagnostics, thinned
+from cgipool.report.shown import cell_shown, entry_shown
 from cgipool.report.tables import counts, trained
-from cgipool.report.view import Entry, View
+from cgipool.report.view import View
 from cgipool.study.records import Record
 
 SCRIPTS = ["dom.js", "charts.js", "table.js", "panel.js", "page.js"]
@@ -25,16 +25,13 @@ FIGURES = {
     "ranks": "Average ranks and critical difference",
 }
 
-ROW = ["split", "epochs", "best_epoch", "val_loss", "seconds"]
 
-
-def page(views: list[View], figures: dict[str, dict[str, str]], problems: list[str]) -> str:
-    """The page over these studies, with their figures by study and name."""
-    records = {entry.record.key: entry.record for view in views for entry in view.entries if entry.record}
+def page(studies: list[dict[str, Any]], records: dict[str, Record], problems: list[str]) -> str:
+    """The page over studies, as `study_shown` gives them, and the cells in them."""
     data = {
         "problems": problems,
-        "studies": [_study(view, figures.get(view.study.name, {})) for view in views],
-        "cells": {key: _cell(record) for key, record in records.items()},
+        "studies": studies,
+        "cells": {key: cell_shown(record) for key, record in records.items()},
     }
     web = files("cgipool.report") / "web"
     parts = {
@@ -63,7 +60,8 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _study(view: View, figures: dict[str, str]) -> dict[str, Any]:
+def study_shown(view: View, figures: dict[str, str]) -> dict[str, Any]:
+    """What the page shows of a study, with its figures by name."""
     study = view.study
     return {
         "name": study.name,
@@ -72,53 +70,36 @@ def _study(view: View, figures: dict[str, str]) -> dict[str, Any]:
         "source": study.source,
         "counts": counts(view),
         "trained": trained(view),
-        "baseline": view.baseline,
-        "level": LEVEL,
+        "legend": _legend(view),
+        "marks": _marks(view),
+        "published": any(entry.wanted.published for entry in view.entries),
         "heading": " · ".join(view.layout.beside),
         "columnAxis": view.layout.columns,
         "rows": [asdict(row) for row in view.rows],
         "columns": view.columns,
         "methods": [{"id": method, "title": view.title(method)} for method in view.methods],
-        "entries": [_entry(view, entry) for entry in view.entries],
+        "entries": [entry_shown(view, entry) for entry in view.entries],
         "blocks": [_block(block) for block in blocks_of(view)[1:]],
         "figures": [{"title": FIGURES[name], "svg": svg} for name, svg in figures.items()],
     }
 
 
-def _entry(view: View, entry: Entry) -> dict[str, Any]:
-    return {
-        "key": entry.wanted.key,
-        "row": entry.row,
-        "column": entry.column,
-        "label": f"{view.title(entry.method)} on {entry.context}",
-        "status": entry.status,
-        "reason": entry.reason,
-        "outdated": entry.outdated,
-        "summary": asdict(entry.summary) if entry.summary else None,
-        "published": entry.wanted.published,
-        "gap": asdict(entry.gap) if entry.gap else None,
-        "rank": entry.rank,
-        "rivals": len(view.methods),
-        "best": entry.best,
-        "against": asdict(entry.against) | {"mark": entry.against.mark} if entry.against else None,
-    }
+def _marks(view: View) -> dict[str, str]:
+    """What each mark of the table means."""
+    better = {"▲": f"significantly better than {view.baseline}", "▼": f"significantly worse than {view.baseline}"}
+    return better | dict(footnotes(view))
+
+
+def _legend(view: View) -> str:
+    words = []
+    if any(entry.against for entry in view.entries):
+        words.append(
+            f"▲ significantly better than {view.baseline}, ▼ significantly worse: paired test on the same splits, "
+            f"corrected for shared training graphs, Holm-adjusted p below {LEVEL}."
+        )
+    words += [f"{mark} {meaning}" for mark, meaning in footnotes(view)]
+    return " ".join([*words, "Open a cell for its splits, training, command and settings. A heading sorts."])
 
 
 def _block(block: Block) -> dict[str, Any]:
     return asdict(block) | {"strong": sorted(block.strong)}
-
-
-def _cell(record: Record) -> dict[str, Any]:
-    curves = {name: course(record, name) for name in CURVES}
-    return {
-        "cell": record.cell,
-        "provenance": record.provenance,
-        "splits": [_split(row) for row in record.splits],
-        "courses": {name: asdict(found) for name, found in curves.items() if found},
-        "diagnostics": diagnostics(record),
-    }
-
-
-def _split(row: dict[str, Any]) -> dict[str, Any]:
-    kept = {name: row.get(name) for name in ROW}
-    return kept | {"test": row["test"], "curve": thinned(row, "val_loss")}

@@ -3,6 +3,7 @@
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from cgipool.report.blocks import number
 from cgipool.report.look import FAINT, INK, WIDTH, short
 from cgipool.report.view import View
 from cgipool.study.statistics import Ranks
@@ -30,13 +31,13 @@ def draw_ranks(view: View) -> Figure | None:
         end = 1 - 0.03 * (count - 1) if on_left else count + 0.03 * (count - 1)
         panel.plot([average, average, end], [0, height, height], color=INK, lw=0.9)
         name = short(view.title(method))
-        words = f"{name} · {average:.2f}" if on_left else f"{average:.2f} · {name}"
+        words = f"{name} · {number(average)}" if on_left else f"{number(average)} · {name}"
         away = (-4, 0) if on_left else (4, 0)
         side = "right" if on_left else "left"
         panel.annotate(words, (end, height), away, textcoords="offset points", ha=side, va="center")
-    for number, group in enumerate(ranks.groups):
+    for place, group in enumerate(ranks.groups):
         ends = [average for average, method in order if method in group]
-        height = 0.42 + 0.3 * number
+        height = 0.42 + 0.3 * place
         panel.plot([min(ends) - 0.04, max(ends) + 0.04], [height, height], color=INK, lw=4, solid_capstyle="butt")
     return figure
 
@@ -48,5 +49,5 @@ def _scale(panel: Axes, count: int, ranks: Ranks) -> None:
         panel.text(rank, -0.2, str(rank), ha="center", va="bottom")
     width = min(ranks.critical_difference, 1.6 * (count - 1))
     panel.plot([1, 1 + width], [-0.85, -0.85], color=FAINT, lw=2.5, solid_capstyle="butt")
-    words = f"critical difference {ranks.critical_difference:.2f} on {len(ranks.datasets)} data sets"
+    words = f"critical difference {number(ranks.critical_difference)} on {len(ranks.datasets)} data sets"
     panel.text(1, -1.0, words, ha="left", va="bottom", color=INK)

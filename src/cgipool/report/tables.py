@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from cgipool.report.blocks import Block, blocks_of
 from cgipool.report.view import DONE, FAILED, MISSING, View
-from cgipool.words import are, counted
+from cgipool.words import are, counted, csv_cell, printable
 
 LATEX = {
     "\\": r"\textbackslash{}",
@@ -32,6 +32,7 @@ LATEX = {
     "▲": r"$\bigtriangleup$",
     "▼": r"$\bigtriangledown$",
     "†": r"$\dagger$",
+    "‡": r"$\ddagger$",
     "“": "``",
     "”": "''",
 }
@@ -43,7 +44,7 @@ COUNTED = ["val_loss", "epochs", "best_epoch", "seconds"]
 def counts(view: View) -> str:
     """How many cells there are of those wanted, in words."""
     done = view.count(DONE)
-    said = f"{done} of {counted(len(view.entries), 'cell')} {are(done)} there"
+    said = f"{done} of {counted(view.wanted, 'cell')} {are(done)} there"
     parts = [f"{count} {status}" for status in (FAILED, MISSING) if (count := view.count(status))]
     return f"{said}; {', '.join(parts)}" if parts else said
 
@@ -60,8 +61,8 @@ def trained(view: View) -> str:
     return "; ".join(parts)
 
 
-def markdown(view: View, problems: Sequence[str] = ()) -> str:
-    """A page of tables; what is wrong with the store comes last."""
+def markdown(view: View) -> str:
+    """A page of tables."""
     study = view.study
     about = [f"{said}." for said in (counts(view), trained(view)) if said]
     parts = [f"# {_md(study.title)}", _md(study.about), _md(" ".join(about))]
@@ -71,9 +72,13 @@ def markdown(view: View, problems: Sequence[str] = ()) -> str:
     if failed:
         lines = [f"- {_md(view.title(e.method))}, {_md(e.context)}: {_md(e.reason or '')}" for e in failed]
         parts += ["## Failed cells", "\n".join(lines)]
-    if problems:
-        parts += ["## Problems of the store", "\n".join(f"- {_md(problem)}" for problem in problems)]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def markdown_problems(problems: Sequence[str]) -> str:
+    """What is wrong with the store: the end of the page of tables."""
+    lines = "".join(f"- {_md(problem)}\n" for problem in problems)
+    return f"\n## Problems of the store\n\n{lines}" if lines else ""
 
 
 def markdown_block(block: Block) -> str:
@@ -89,25 +94,27 @@ def latex(view: View) -> str:
 
 
 def tidy(view: View) -> str:
-    """One row per cell and split, as CSV."""
-    done = [(entry, entry.record) for entry in view.entries if entry.record]
-    metrics = list(dict.fromkeys(name for _, record in done for row in record.splits for name in row["test"]))
+    """One row per cell and split, as CSV. ROC-AUC and PR-AUC are of the class in the column `positive`; `unread` names
+    the axes whose setting the method does not read."""
+    done = [(entry, entry.record, entry.metrics) for entry in view.entries if entry.record and entry.metrics]
+    metrics = list(dict.fromkeys(name for _, _, found in done for row in found.rows for name in row))
     axes = list(dict.fromkeys(["method", "dataset", *view.study.axes]))
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     named = [name for name in ("recipe", "ensemble") if name not in axes]
-    writer.writerow(["study", *axes, *named, "split", *metrics, *COUNTED, "key"])
-    for entry, record in done:
+    writer.writerow(map(csv_cell, ["study", *axes, *named, "unread", "split", *metrics, "positive", *COUNTED, "key"]))
+    for entry, record, found in done:
         place = [entry.wanted.at.get(axis, record.cell.get(axis)) for axis in axes]
         place += [record.recipe if name == "recipe" else record.cell.get(name) for name in named]
-        for row in record.splits:
-            numbers = [row["test"].get(name) for name in metrics] + [row.get(name) for name in COUNTED]
-            writer.writerow([view.study.name, *place, row["split"], *numbers, record.key])
+        place.append(" ".join(entry.unread))
+        for row, test in zip(record.splits, found.rows, strict=True):
+            numbers = [*(test.get(name) for name in metrics), found.positive, *(row.get(name) for name in COUNTED)]
+            writer.writerow(map(csv_cell, [view.study.name, *place, row["split"], *numbers, record.key]))
     return file.getvalue()
 
 
 def _flat(text: str) -> str:
-    return " ".join(text.split())
+    return printable(" ".join(text.split()))
 
 
 def _md(text: str) -> str:

@@ -4,6 +4,7 @@ from dataclasses import astuple, dataclass, field
 
 from cgipool.report.compare import Against, against_baseline, against_members, improvements, mean_ranks, ranks_among
 from cgipool.report.layout import Layout, Row, layout_of
+from cgipool.study.positive import Metrics, metrics_of
 from cgipool.study.records import Book, Record, StudyRecord, Wanted, key_of
 from cgipool.study.statistics import Gap, Improvement, Ranks, Summary, gap, summary
 
@@ -22,6 +23,8 @@ class Entry:
     record: Record | None
     reason: str | None
     """Why the cell failed."""
+    metrics: Metrics | None = None
+    """Of every split; ROC-AUC and PR-AUC are of one class."""
     summary: Summary | None = None
     gap: Gap | None = None
     rank: float | None = None
@@ -35,6 +38,11 @@ class Entry:
     def status(self) -> str:
         """Whether the cell is done, failed or missing."""
         return DONE if self.record else MISSING if self.reason is None else FAILED
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The axes whose setting the method does not read: along them the cell is one result at several places."""
+        return self.wanted.unread
 
     @property
     def outdated(self) -> bool:
@@ -88,15 +96,22 @@ class View:
         return self._pairs.get((method, context))
 
     def count(self, status: str) -> int:
-        """How many cells are done, failed or missing."""
-        return sum(entry.status == status for entry in self.entries)
+        """How many cells are done, failed or missing; one that stands at several places counts once."""
+        return len({entry.wanted.key for entry in self.entries if entry.status == status})
+
+    @property
+    def wanted(self) -> int:
+        """How many cells the study asks for."""
+        return len({entry.wanted.key for entry in self.entries})
 
 
-def view_of(study: StudyRecord, book: Book) -> View:
-    """Place the cells of a study and compute its statistics."""
+def view_of(study: StudyRecord, book: Book, positive: str | None = None) -> View:
+    """Place the cells of a study and compute its statistics. `positive` names the class that ROC-AUC and PR-AUC are
+    of, in the cells that have it."""
     view = _placed(layout_of(study), book)
     for entry in view.entries:
         if entry.record is not None:
+            entry.metrics = metrics_of(entry.record, positive)
             _describe(entry, entry.record)
     for context in view.contexts:
         _rank([entry for entry in view.entries if entry.context == context])

@@ -4,18 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-
-from cgipool.errors import UserError, unknown
+from cgipool.errors import UserError, excerpt, unknown
 from cgipool.files import write_atomically
-from cgipool.report.courses import CURVES, course, diagnostics, thinned
 from cgipool.report.figures import figures_of
-from cgipool.report.layout import check_study
-from cgipool.report.page import page
-from cgipool.report.tables import latex, markdown, tidy
+from cgipool.report.page import page, study_shown
+from cgipool.report.sound import drop_unusable
+from cgipool.report.tables import latex, markdown, markdown_problems, tidy
 from cgipool.report.view import DONE, View, view_of
-from cgipool.study.records import Book, Record, StudyRecord, read_book
+from cgipool.study.positive import check_positive
+from cgipool.study.records import ODD, Book, Record, read_book
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Report:
     @property
     def wanted(self) -> int:
         """How many cells the studies ask for."""
-        return sum(len(view.entries) for view in self.views)
+        return sum(view.wanted for view in self.views)
 
     @property
     def present(self) -> int:
@@ -38,82 +37,51 @@ class Report:
         return sum(view.count(DONE) for view in self.views)
 
 
-def write_report(store: Path, out: Path, studies: Sequence[str] = ()) -> Report:
-    """Report the studies of a store, by default all, into a folder; its own files of before are replaced."""
+def write_report(store: Path, out: Path, studies: Sequence[str] = (), positive: str | None = None) -> Report:
+    """Report the studies of a store, by default all, into a folder; its own files of before are replaced. `positive`
+    names the class that ROC-AUC and PR-AUC are of, in the cells that have it."""
     if not store.is_dir():
         raise UserError(f"{store} is no store: there is no such folder")
     book = read_book(store)
     _prepare(out)
     # A report is to be the same wherever its store lies.
     book.problems = [problem.replace(f"{store}/", "") for problem in book.problems]
-    _drop_unusable(book)
+    drop_unusable(book)
     names = [study.name for study in book.studies]
     for name in studies:
         if name not in names:
             raise unknown("study", name, names)
     if not names:
         raise UserError(f"{store} has no study to report{_because(store, book)}")
-    views = [view_of(study, book) for study in book.studies if not studies or study.name in studies]
+    check_positive(book.records.values(), positive)
+    views: list[View] = []
     files: dict[str, str] = {}
-    figures = {view.study.name: figures_of(view) for view in views}
+    shown: list[dict[str, Any]] = []
+    for study in (study for study in book.studies if not studies or study.name in studies):
+        try:
+            view = view_of(study, book, positive)
+            figures = figures_of(view)
+            parts = {
+                f"{study.name}.md": markdown(view),
+                f"{study.name}.tex": latex(view),
+                f"{study.name}.csv": tidy(view),
+            }
+            shown.append(study_shown(view, figures))
+        except (*ODD, UserError) as error:
+            book.problems.append(f"the study {study.name!r} is not shown: {excerpt(str(error))}")
+            continue
+        views.append(view)
+        files |= parts | {f"{study.name}-{kind}.svg": text for kind, text in figures.items()}
+    if not views:
+        raise UserError(f"{store} has no study to report{_because(store, book)}")
     for view in views:
-        name = view.study.name
-        files |= {f"{name}.md": markdown(view, book.problems), f"{name}.tex": latex(view), f"{name}.csv": tidy(view)}
-        files |= {f"{name}-{kind}.svg": text for kind, text in figures[name].items()}
-    files["index.html"] = page(views, figures, book.problems)
+        files[f"{view.study.name}.md"] += markdown_problems(book.problems)
+    files["index.html"] = page(shown, _cells(views), book.problems)
     return Report(_write(out, files), book.problems, views)
 
 
-def _drop_unusable(book: Book) -> None:
-    """Take out what no table can show, and say so."""
-    for key, record in list(book.records.items()):
-        wrong = _wrong(record)
-        if wrong:
-            book.problems.append(f"cells/{key}.json is not shown: {wrong}")
-            del book.records[key]
-    for key, said in _misplaced(book):
-        book.problems.append(f"cells/{key}.json is not shown: {said}")
-        book.records.pop(key, None)
-    shown: list[StudyRecord] = []
-    for study in book.studies:
-        try:
-            check_study(study)
-        except UserError as error:
-            book.problems.append(str(error))
-            continue
-        if study.name in [other.name for other in shown]:
-            book.problems.append(f"a second study named {study.name!r} is not shown")
-        else:
-            shown.append(study)
-    book.studies = shown
-
-
-def _misplaced(book: Book) -> list[tuple[str, str]]:
-    """Cells that are of another method or data set than the study which asks for their key."""
-    found = {}
-    for study in book.studies:
-        for cell in study.cells:
-            record = book.records.get(cell.key)
-            for axis in ("method", "dataset"):
-                if record is not None and axis in cell.at and record.cell.get(axis) != cell.at[axis]:
-                    found[cell.key] = f"its {axis} is {record.cell.get(axis)!r} where {cell.at[axis]!r} is due"
-    return list(found.items())
-
-
-def _wrong(record: Record) -> str | None:
-    """Why a cell cannot be shown; None for a sound one."""
-    values = record.percent()
-    if not np.isfinite(values).all() or values.min() < 0 or values.max() > 100:
-        return "an accuracy in it is no share between 0 and 1"
-    if any(row["graphs"]["train"] < 1 or row["graphs"]["test"] < 1 for row in record.splits):
-        return "a split in it has no graphs"
-    try:
-        diagnostics(record), record.provenance.items()
-        for name in CURVES:
-            course(record, name), [thinned(row, name) for row in record.splits]
-    except (AttributeError, TypeError, ValueError):
-        return "its curves, diagnostics or provenance are not of this format"
-    return None
+def _cells(views: list[View]) -> dict[str, Record]:
+    return {entry.record.key: entry.record for view in views for entry in view.entries if entry.record}
 
 
 def _because(store: Path, book: Book) -> str:
@@ -133,5 +101,6 @@ def _prepare(out: Path) -> None:
 
 def _write(out: Path, files: dict[str, str]) -> list[Path]:
     for name, text in files.items():
-        write_atomically(out / name, partial(Path.write_bytes, data=text.encode()))
+        # A lone surrogate, which JSON can hold, has no UTF-8.
+        write_atomically(out / name, partial(Path.write_bytes, data=text.encode(errors="replace")))
     return [out / name for name in files]

@@ -45,6 +45,8 @@ class Cell:
     """Where a data set of the user's own lies."""
     content: str | None = None
     """The hash of such a data set: its name alone says little."""
+    unread: tuple[str, ...] = ()
+    """Axes whose setting the method does not read. Along them all cells are one result, so they share their recipe."""
 
     @cached_property
     def config(self) -> dict[str, Any]:

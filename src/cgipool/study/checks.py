@@ -23,6 +23,7 @@ def check_provenance(told: dict[str, Any]) -> None:
 
 def check_row(row: dict[str, Any]) -> None:
     """An error unless the row of a split has an accuracy and sizes, and numbers where numbers are expected."""
+    parts_of(row, test=dict)
     check_number("accuracy", row["test"]["accuracy"])
     parts_of(row, split=int)
     parts_of(row["graphs"], train=int, test=int)

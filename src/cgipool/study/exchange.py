@@ -10,10 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cgipool.errors import UserError
+from cgipool.errors import UserError, excerpt
 from cgipool.files import read_regular, write_atomically
-from cgipool.study.records import Book, StudyRecord, Wanted, read_book
+from cgipool.study.positive import check_positive, metrics_of
+from cgipool.study.records import ODD, PLAIN, Book, StudyRecord, Wanted, read_book
 from cgipool.study.stored import FORMAT, read_stored, write_stored
+from cgipool.training.metrics import PER_CLASS
+from cgipool.words import csv_cell
 
 PARTS = ("cells", "failed", "studies")
 """The folders of a store that hold results; the others belong to runs in progress, or follow from these."""
@@ -23,7 +26,8 @@ MEASURED = ("val_loss", "val_accuracy", "epochs", "best_epoch", "parameters", "s
 
 
 UNEQUAL = ("seconds", "val_accuracy")
-"""What may differ between the records of two runs that agree: the latter is missing in older ones."""
+"""What may differ between the records of two runs that agree: the latter is missing in older ones, as are the metrics
+of every class."""
 
 
 @dataclass
@@ -61,7 +65,10 @@ def merge(into: Path, others: Sequence[Path]) -> Merged:
     for other, book in zip(others, books, strict=True):
         merged.problems += book.problems
         for study in book.studies:
-            _merge_study(into, other, study, ours, merged)
+            try:
+                _merge_study(into, other, study, ours, merged)
+            except ODD as error:
+                merged.problems.append(f"{other}: study {study.name!r} is left out: {excerpt(str(error))}")
         for path in _cells(other, book):
             _merge_cell(into, path, merged)
         for key in book.records:
@@ -101,10 +108,16 @@ def _results(path: Path) -> str:
     """A cell as text, without what differs between runs that agree; a damaged file has no results."""
     try:
         value = {"format": FORMAT} | read_stored(path)
-        splits = [{name: part for name, part in row.items() if name not in UNEQUAL} for row in value["splits"]]
+        splits = [_compared(row) for row in value["splits"]]
         return _text({name: part for name, part in value.items() if name != "provenance"} | {"splits": splits})
-    except (UserError, AttributeError, KeyError, TypeError):
+    except (UserError, *ODD):
         return ""
+
+
+def _compared(row: dict[str, Any]) -> dict[str, Any]:
+    """What of a split must agree."""
+    test = {name: value for name, value in row["test"].items() if name != PER_CLASS}
+    return {name: part for name, part in row.items() if name not in UNEQUAL} | {"test": test}
 
 
 def _hash(results: str) -> str:
@@ -164,7 +177,7 @@ def export(store: Path, path: Path) -> None:
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
             for part in (*PARTS, "searches"):
                 _pack(archive, f"{part}/", b"")
-                for file in sorted((store / part).glob("*.json")):
+                for file in sorted(path for path in (store / part).glob("*.json") if path.is_file()):
                     _pack(archive, f"{part}/{file.name}", read_regular(file))
 
     write_atomically(path, write)
@@ -176,25 +189,34 @@ def _pack(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     archive.writestr(info, content, archive.compression)
 
 
-def rows(store: Path) -> Iterator[dict[str, Any]]:
+def rows(store: Path, positive: str | None = None) -> Iterator[dict[str, Any]]:
     """A row per study, finished cell and split: the place on all axes, recipe and ensemble, what is published (in
     percent), the metrics on the test graphs (as shares), costs and versions. What is not known is None; a cell of no
-    study has a blank one.
+    study has a blank one. `unread` names the axes whose setting the method does not read: their rows are one result.
+    ROC-AUC and PR-AUC are of the class that the column `positive` names; `positive` asks for another.
     """
-    book = read_book(store)
+    return _rows(read_book(store), positive)
+
+
+def _rows(book: Book, positive: str | None) -> Iterator[dict[str, Any]]:
+    check_positive(book.records.values(), positive)
+    measured = {key: metrics_of(record, positive) for key, record in book.records.items()}
     axes = dict.fromkeys(["method", "dataset", *(axis for study in book.studies for axis in study.axes)])
     columns = {axis: f"axis_{axis}" if axis in MEASURED else axis for axis in axes}
-    metrics = dict.fromkeys(name for record in book.records.values() for row in record.splits for name in row["test"])
+    metrics = dict.fromkeys(name for found in measured.values() for row in found.rows for name in row)
     for study, wanted in _wanted(book):
         record = book.records[wanted.key]
         place = {name: record.cell.get(name) for name in ("method", "dataset")} | wanted.at
         head = {"study": study, "key": wanted.key} | {column: place.get(axis) for axis, column in columns.items()}
         head |= {"recipe": record.recipe, "ensemble": record.cell.get("ensemble")} | head
+        head |= {"unread": " ".join(wanted.unread)}
         head |= dict(zip(("published", "published_pm"), wanted.published or (None, None), strict=True))
         tail = {"device": record.provenance.get("device")}
         tail |= {name: record.provenance.get("versions", {}).get(name) for name in ("cgipool", "torch")}
-        for row in record.splits:
-            result = {"split": row["split"]} | {name: row["test"].get(name) for name in metrics}
+        found = measured[wanted.key]
+        for row, test in zip(record.splits, found.rows, strict=True):
+            result = {"split": row["split"]} | {name: test.get(name) for name in metrics}
+            result |= {"positive": found.positive}
             result |= {name: row.get(name) for name in MEASURED}
             yield head | result | {f"graphs_{name}": row["graphs"][name] for name in ("train", "test")} | tail
 
@@ -206,16 +228,23 @@ def _wanted(book: Book) -> Iterator[tuple[str, Wanted]]:
     return iter(pairs + [("", Wanted(key, {})) for key in book.records if key not in asked])
 
 
-def write_csv(store: Path, path: Path) -> None:
-    """Write the rows of a store as CSV."""
-    table = list(rows(store))
+def _plain(value: Any) -> Any:
+    """A value as a table can hold it; nothing for lists and tables in an odd cell."""
+    return value if isinstance(value, PLAIN) else None
+
+
+def write_csv(store: Path, path: Path, positive: str | None = None) -> list[str]:
+    """Write the rows of a store as CSV; what is wrong with its files. For `positive` see `rows`."""
+    book = read_book(store)
+    table = list(_rows(book, positive))
     if not table:
         raise UserError(f"{store} has no finished cells to write")
 
     def write(temporary: Path) -> None:
         with temporary.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, list(table[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(table)
+            writer.writerow({name: csv_cell(name) for name in table[0]})
+            writer.writerows({name: csv_cell(_plain(value)) for name, value in row.items()} for row in table)
 
     write_atomically(path, write)
+    return book.problems

@@ -3,6 +3,7 @@
 A curve is thinned to at most `POINTS` epochs and its numbers to four digits: the store of a whole paper stays small.
 """
 
+import math
 import platform
 import re
 import subprocess
@@ -14,6 +15,7 @@ import numpy as np
 
 from cgipool.errors import UserError
 from cgipool.files import read_json
+from cgipool.study.records import ODD
 from cgipool.study.stored import read_stored, write_stored
 from cgipool.training.log import Log
 
@@ -101,12 +103,14 @@ class Legs:
 
 
 def _read_legs(path: Path) -> list[dict[str, Any]]:
-    """The legs before this one; a damaged file is as none."""
+    """The legs before; none where the file is missing or damaged: they only tell how long a cell took."""
     try:
         value = read_json(path)
         legs = value if isinstance(value, list) else read_stored(path)["legs"]  # a list was written by older versions
-        return [{"started": str(leg["started"]), "at": float(leg["at"])} | leg for leg in legs]
-    except (UserError, KeyError, TypeError, ValueError, OverflowError):
+        return [
+            leg for leg in legs if isinstance(leg["started"], str) and math.isfinite(leg["at"] + leg.get("seconds", 0))
+        ]
+    except (UserError, *ODD):
         return []
 
 

@@ -24,6 +24,7 @@ from cgipool.files import names_a_file, parsing, read_regular
 from cgipool.pool import METHODS, method_named
 from cgipool.study import fingerprints
 from cgipool.study.cell import Cell, Protocol
+from cgipool.study.records import place_in_words
 from cgipool.study.sets import Sets, family_in, origin_of, own_sets
 from cgipool.training.recipe import SETTINGS, Recipe, recipe_named, value_of
 
@@ -57,13 +58,18 @@ class Study:
         known = {name: method.title for name, method in METHODS.items()} | {fingerprints.NAME: fingerprints.TITLE}
         titles = {value: known[value] for value in self.axes["method"] if value in known}
         texts = {name: getattr(self, name) for name in TEXTS}
-        cells = [{"key": c.key, "at": c.at, "published": c.published and list(c.published)} for c in self.cells]
+        cells = [
+            {"key": c.key, "at": c.at, "published": c.published and list(c.published)}
+            | ({"unread": list(c.unread)} if c.unread else {})
+            for c in self.cells
+        ]
         return texts | {"axes": self.axes, "titles": {"method": titles}, "cells": cells}
 
     def only(self, wanted: dict[str, list[str]]) -> list[Cell]:
-        """The cells whose values on these axes are among those named."""
+        """The cells whose values on these axes are among those named; of several with one result, the first."""
         _check_wanted(wanted, self.axes)
-        return [c for c in self.cells if all(str(c.at[axis]) in values for axis, values in wanted.items())]
+        chosen = [c for c in self.cells if all(str(c.at[axis]) in values for axis, values in wanted.items())]
+        return list({c.key: c for c in reversed(chosen)}.values())[::-1]
 
 
 def read_study(path: Path, only: Mapping[str, Sequence[str]] | None = None) -> Study:
@@ -212,9 +218,13 @@ def _cells(
     cells = []
     for values in itertools.product(*axes.values()):
         at = dict(zip(axes, values, strict=True))
+        method, dataset, family = at["method"], at["dataset"], family_in(sets, at["dataset"])
         given = settings | {name: value for name, value in at.items() if name in (*SETTINGS, "recipe")}
-        method, dataset = at["method"], at["dataset"]
-        recipe = recipe_of(given, family_in(sets, dataset))
+        recipe = recipe_of(given, family)
+        unread = tuple(name for name in at if name in SETTINGS and not method_named(method).reads(name))
+        if unread:
+            usual = recipe_of({name: value for name, value in given.items() if name not in unread}, family)
+            recipe = recipe_of(given | {name: _shared(axes[name], usual, name) for name in unread}, family)
         numbers = published.get(method, {}).get(dataset)
         cells.append(
             Cell(
@@ -224,12 +234,25 @@ def _cells(
                 _of_kind(protocol, at.get("split_kind", protocol.split_kind)),
                 at,
                 None if numbers is None else (numbers[0], numbers[1]),
+                unread=tuple(name for name in unread if len(axes[name]) > 1),
                 **origin_of(sets, dataset),
             )
         )
-    if len({cell.key for cell in cells}) < len(cells):
+    if len({cell.key for cell in cells}) < len({place_in_words(_read_part(cell)) for cell in cells}):
         raise UserError("two cells of [axes] are the same")
     return cells
+
+
+def _shared(values: list[Any], usual: Recipe, name: str) -> Any:
+    """The value on an axis that stands for all where none is read: the recipe's own if the axis has it, so that the
+    result is shared with other studies, else the first."""
+    own = getattr(usual, name)
+    return next((value for value in values if value_of(name, value) == own), values[0])
+
+
+def _read_part(cell: Cell) -> dict[str, Any]:
+    """The place of a cell on the axes that make a difference to it."""
+    return {axis: value for axis, value in cell.at.items() if axis not in cell.unread}
 
 
 def check_settings(given: dict[str, Any], table: str) -> None:

@@ -10,7 +10,8 @@ STORE/claims/KEY.json     who has it in hand
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,8 +24,15 @@ from numpy.typing import NDArray
 from cgipool.errors import UserError, excerpt
 from cgipool.study.checks import check_number, check_provenance, check_row, parts_of
 from cgipool.study.stored import read_stored
+from cgipool.words import printable
 
 T = TypeVar("T")
+
+ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What code may raise on values of another kind than it expects, as a damaged or forged file may hold them."""
+
+PLAIN = (str, int, float, NoneType)
+"""What a value of an axis may be."""
 
 GENERATION = 1
 """Part of every cell's key. Raised when the code gives other results for the same settings, so that cells of before and
@@ -51,11 +59,12 @@ class Record:
     """What determines the result: method, dataset, recipe (all settings), seed, splits, first, split_kind, ensemble."""
     splits: list[dict[str, Any]]
     """Per split: split, epochs, best_epoch, val_loss and val_accuracy (at the best epoch), test (metrics by name,
-    shares), graphs (train, val, test), parameters, seconds, curve (epoch, train_loss, val_loss, val_accuracy),
-    diagnostics (at the best epoch); of an ensemble also members, each with test_accuracy, epochs, best_epoch and
-    val_loss."""
+    shares; those of every class under per_class), graphs (train, val, test), parameters, seconds, curve (epoch,
+    train_loss, val_loss, val_accuracy), diagnostics (at the best epoch); of an ensemble also members, each with
+    test_accuracy, epochs, best_epoch and val_loss."""
     provenance: dict[str, Any]
-    """command, versions, commit, device, precision, started, finished, seconds, data and splits (hashes)."""
+    """command, versions, commit, device, precision, started, finished, seconds, data and splits (hashes), classes
+    (their names, and which one is positive unless another is asked for)."""
 
     @property
     def recipe(self) -> str:
@@ -97,6 +106,8 @@ class Wanted:
     """Its value on each axis of the study: method, dataset and whatever else varies."""
     published: tuple[float, float | None] | None = None
     """The paper's mean and its ±, in percent, if it prints them."""
+    unread: tuple[str, ...] = ()
+    """Axes whose setting the method does not read: cells that differ in these alone are one result."""
 
     @property
     def name(self) -> str:
@@ -125,7 +136,7 @@ class StudyRecord:
 
     def written(self, axis: str, value: Any) -> str:
         """How a value of an axis is written."""
-        return self.titles.get(axis, {}).get(str(value), str(value))
+        return printable(self.titles.get(axis, {}).get(str(value), str(value)))
 
 
 @dataclass(frozen=True)
@@ -238,7 +249,7 @@ def _built(path: Path, kind: str, build: Callable[[dict[str, Any]], T]) -> T:
         return build(read_stored(path))
     except KeyError as error:
         reason = f"it lacks {error}"
-    except (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+    except ODD as error:
         reason = excerpt(str(error))
     raise UserError(f"{path} is no {kind} of this format: {reason}")
 
@@ -263,6 +274,8 @@ def _study(value: dict[str, Any]) -> StudyRecord:
         value, axes=dict, titles=dict, curves=(str, NoneType), baseline=(str, NoneType)
     )
     parts_of(axes, **dict.fromkeys(axes, list))
+    for values in axes.values():
+        _plain(values)
     parts_of(titles, **dict.fromkeys(titles, dict))
     for written in titles.values():
         parts_of(written, **dict.fromkeys(written, str))
@@ -271,13 +284,15 @@ def _study(value: dict[str, Any]) -> StudyRecord:
 
 def _wanted(value: Any) -> Wanted:
     key, at = parts_of(value, key=str, at=dict)
+    _plain([*at.values(), *(value.get("published") or ())])
+    unread = tuple(axis for axis in at if axis in value.get("unread", ()))
     if value.get("published") is None:
-        return Wanted(key, at)
+        return Wanted(key, at, unread=unread)
     mean, spread = value["published"]
     check_number("published mean", mean)
     if spread is not None:
         check_number("published ±", spread)
-    return Wanted(key, at, (mean, spread))
+    return Wanted(key, at, (mean, spread), unread)
 
 
 def _search(value: dict[str, Any]) -> SearchRecord:
@@ -294,3 +309,8 @@ def _rung(value: Any) -> RungRecord:
         for key, place in zip(trial["cells"], places, strict=True)
     ]
     return RungRecord(name, len(trials), cells)
+
+
+def _plain(values: Iterable[Any]) -> None:
+    if not all(isinstance(value, PLAIN) and value not in (math.inf, -math.inf) and value == value for value in values):
+        raise ValueError("a value of an axis is neither text nor a finite number")

@@ -32,6 +32,7 @@ from cgipool.study.claims import Claim
 from cgipool.study.gather import Legs, commit_of, processor, split_rows
 from cgipool.study.sets import graphs_of
 from cgipool.study.store import Store, now
+from cgipool.training.classes import classes_of
 from cgipool.training.run import check_device, split_folder, train_tasks
 from cgipool.training.task import Progress, Task
 from cgipool.version import __version__
@@ -287,6 +288,7 @@ class Runner:
             "seconds": round(legs.seconds, 3),
             "data": run["content"],
             "splits": run["splits_content"],
+            "classes": classes_of(self.graphs[cell.dataset]).to_json(),
         }
         return told | ({"legs": legs.legs} if len(legs.legs) > 1 else {})
 

@@ -29,6 +29,7 @@ from cgipool.errors import UserError
 from cgipool.files import read_json, write_json
 from cgipool.norm import BatchNorm
 from cgipool.pool.own import is_own
+from cgipool.training.classes import classes_of
 from cgipool.training.evaluate import NODES_PER_BATCH, Evaluation, combined, pieces
 from cgipool.training.initial import fit_encoder
 from cgipool.training.outcome import CHECKPOINT, METRICS
@@ -244,6 +245,8 @@ def train_distributed(
             return None
         rows = [read_json(task.folder / "result.json") for task in tasks]
         seconds = time.perf_counter() - began
-        result = Result(graphs.name, method, chosen.name, chosen.changes(), seed, seconds, rows)
+        result = Result(
+            graphs.name, method, chosen.name, chosen.changes(), seed, seconds, rows, classes=classes_of(graphs)
+        )
         write_json(folder / "result.json", result.to_json())
         return result

@@ -1,27 +1,52 @@
 """What is reported of predictions: pure functions of classes and probabilities, no torch.
 
-Shapes: y [n] true classes, p [n, C] probabilities. With more than two classes the two areas are means over the classes
-that occur, each against the rest.
+Shapes: y [n] true classes, p [n, C] probabilities. ROC-AUC and PR-AUC depend on which class counts as positive, so they
+are kept for every class against the rest, under `PER_CLASS`. The two plain values beside them are of class 1 where
+there are two classes, and otherwise the mean over the classes that occur.
 """
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cgipool.words import rounded
+
 Floats = NDArray[np.floating]
 Ints = NDArray[np.integer]
 
+PER_CLASS = "per_class"
+"""The name under which the metrics of a split hold those of every class."""
 
-def report(y: Ints, p: Floats) -> dict[str, float | None]:
+TITLES = {
+    "accuracy": "accuracy, %",
+    "balanced_accuracy": "balanced accuracy, %",
+    "roc_auc": "ROC-AUC ({}), %",
+    "pr_auc": "PR-AUC ({}), %",
+    "mcc": "MCC, −1 to 1",
+}
+"""How metrics are headed; what stands in parentheses is the positive class."""
+
+
+def written(metric: str, value: Any) -> str:
+    """A value of a metric as tables show it: a share in percent; a dash where there is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return "–"
+    return rounded(value, 3) if metric == "mcc" else rounded(100 * value)
+
+
+def report(y: Ints, p: Floats) -> dict[str, Any]:
     """All metrics by name; None where one is not defined (an area when the test graphs are of one class)."""
     guess = p.argmax(1)
+    areas = {"roc_auc": _per_class(y, p, roc_auc), "pr_auc": _per_class(y, p, average_precision)}
     return {
         "accuracy": float(np.mean(guess == y)),
         "balanced_accuracy": balanced_accuracy(y, guess),
         "mcc": mcc(y, guess, p.shape[1]),
-        "roc_auc": _over_classes(y, p, roc_auc),
-        "pr_auc": _over_classes(y, p, average_precision),
+        **{name: _over_classes(values) for name, values in areas.items()},
+        PER_CLASS: areas,
     }
 
 
@@ -59,10 +84,13 @@ def average_precision(positive: NDArray[np.bool_], score: Floats) -> float:
     return float(np.sum(np.diff(recall) * precision))
 
 
-def _over_classes(y: Ints, p: Floats, area: Callable[[NDArray[np.bool_], Floats], float]) -> float | None:
-    present = np.unique(y)
-    if len(present) < 2:
+def _per_class(y: Ints, p: Floats, area: Callable[[NDArray[np.bool_], Floats], float]) -> list[float | None]:
+    """[C] the area of each class against the rest; None for a class that no graph, or every graph, is of."""
+    return [area(y == c, p[:, c]) if 0 < np.count_nonzero(y == c) < len(y) else None for c in range(p.shape[1])]
+
+
+def _over_classes(areas: list[float | None]) -> float | None:
+    known = [area for area in areas if area is not None]
+    if not known:
         return None
-    if p.shape[1] == 2:
-        return area(y == 1, p[:, 1])
-    return float(np.mean([area(y == c, p[:, c]) for c in present]))
+    return known[1] if len(areas) == 2 else float(np.mean(known))

@@ -1,12 +1,14 @@
 """What a run gave."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from cgipool.errors import unknown
+from cgipool.errors import UserError, unknown
+from cgipool.training.classes import CLASS_1, Classes, shown
+from cgipool.training.metrics import PER_CLASS
 from cgipool.words import counted
 
 
@@ -28,6 +30,23 @@ class Result:
     each."""
     ensemble: int = 1
     """How many members' probabilities were averaged in each split."""
+    classes: Classes | None = None
+    """The classes, and which of them ROC-AUC and PR-AUC are of; None where a split holds no values of every class."""
+
+    def __post_init__(self) -> None:
+        if not all(PER_CLASS in row["test"] for row in self.rows):  # a run that an earlier version began
+            object.__setattr__(self, "classes", None)
+
+    @property
+    def positive(self) -> str:
+        """What ROC-AUC and PR-AUC are of, in words: a class, or the mean over classes."""
+        return CLASS_1 if self.classes is None else self.classes.label
+
+    def of_class(self, name: str) -> "Result":
+        """The same result, with ROC-AUC and PR-AUC of another class."""
+        if self.classes is None:
+            raise UserError("an earlier version trained some of the splits and kept no values of single classes")
+        return replace(self, classes=self.classes.but(name))
 
     @property
     def test_accuracy(self) -> list[float]:
@@ -36,9 +55,10 @@ class Result:
 
     def column(self, metric: str) -> list[Any]:
         """One value of a test metric per split: accuracy, balanced_accuracy, mcc, roc_auc or pr_auc."""
-        if metric not in self.rows[0]["test"]:
-            raise unknown("metric", metric, self.rows[0]["test"])
-        return [row["test"][metric] for row in self.rows]
+        tests = [shown(row["test"], self.classes) for row in self.rows]
+        if metric not in tests[0]:
+            raise unknown("metric", metric, tests[0])
+        return [test[metric] for test in tests]
 
     @property
     def member_accuracy(self) -> list[list[float]]:
@@ -81,14 +101,31 @@ class Result:
         }
         if self.ensemble > 1:
             plain |= {"ensemble": self.ensemble, "test_accuracy_members": self.member_accuracy}
-        for metric in self.rows[0]["test"]:
+        plain["positive"] = self.positive
+        for metric in shown(self.rows[0]["test"], self.classes):
             mean, deviation, error = self.summary(metric)
             plain[f"test_{metric}"] = self.column(metric)
             plain |= {f"test_{metric}_mean": mean, f"test_{metric}_sd": deviation, f"test_{metric}_se": error}
-        return plain | {
-            "epochs": [row["epochs"] for row in self.rows],
-            "best_epoch": [row["best_epoch"] for row in self.rows],
-            "parameters": self.rows[0]["parameters"],
-            "epoch_seconds": float(np.median([row["epoch_seconds"] for row in self.rows])),
-            "seconds": self.seconds,
+        return (
+            plain
+            | self._per_class()
+            | {
+                "epochs": [row["epochs"] for row in self.rows],
+                "best_epoch": [row["best_epoch"] for row in self.rows],
+                "parameters": self.rows[0]["parameters"],
+                "epoch_seconds": float(np.median([row["epoch_seconds"] for row in self.rows])),
+                "seconds": self.seconds,
+            }
+        )
+
+    def _per_class(self) -> dict[str, Any]:
+        """Each metric that has a positive class, by class: one value per split."""
+        if self.classes is None:
+            return {}
+        return {
+            f"test_{metric}_{PER_CLASS}": {
+                name: [row["test"][PER_CLASS][metric][place] for row in self.rows]
+                for place, name in enumerate(self.classes.names)
+            }
+            for metric in self.rows[0]["test"][PER_CLASS]
         }

@@ -29,6 +29,7 @@ from cgipool.errors import UserError, whole_number
 from cgipool.files import read_json, write_json
 from cgipool.pool import method_named
 from cgipool.training.alone import alone_in, make_folder
+from cgipool.training.classes import classes_of
 from cgipool.training.ensemble import combine, members_of
 from cgipool.training.jobs import train_in_processes
 from cgipool.training.objective import checked_weights
@@ -126,7 +127,8 @@ def train_tasks(
     rows = [read_json(task.folder / "result.json") for task in whole]
     seconds = time.perf_counter() - began
     recipe = one.recipe
-    result = Result(graphs.name, one.method, recipe.name, recipe.changes(), one.seed, seconds, rows, ensemble)
+    told = (graphs.name, one.method, recipe.name, recipe.changes(), one.seed, seconds, rows, ensemble)
+    result = Result(*told, classes=classes_of(graphs))
     write_json(folder / "result.json", result.to_json())
     return result
 

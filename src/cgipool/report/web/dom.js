@@ -21,22 +21,6 @@ function furnish(element, attributes, children) {
   return element;
 }
 
-/** A number with so many digits and a true minus; a dash for none. */
-function number(value, digits = 2, sign = false) {
-  if (value === null || value === undefined) return NOTHING;
-  const text = Math.abs(value).toFixed(digits);
-  const negative = value < 0 && Number(text) !== 0;
-  return (negative ? "−" : sign ? "+" : "") + text;
-}
-
-function interval(low, high, digits = 2) {
-  return low === null || low === undefined ? NOTHING : `${number(low, digits)} to ${number(high, digits)}`;
-}
-
-function pValue(p) {
-  return p < 0.001 ? "< 0.001" : p.toFixed(3);
-}
-
 /** A table in a box of its own, which scrolls sideways where the screen is narrow. */
 function plainTable(head, rows, { left = 1, strong = [], label }) {
   const isStrong = new Set(strong.map(([row, column]) => `${row},${column}`));

@@ -40,7 +40,7 @@ function choose(name) {
 function studyParts(study) {
   const state = STATES.get(study.name);
   const dialog = document.getElementById("panel");
-  const table = new StudyTable(study, state, (entry) => openPanel(dialog, study, entry, DATA.cells[entry.key]));
+  const table = new StudyTable(study, state, (entry) => openPanel(dialog, entry, DATA.cells[entry.key]));
   const words = make("p", { class: "words" }, wordsOf(study, state.view));
   const redraw = () => {
     words.textContent = wordsOf(study, state.view);
@@ -49,11 +49,11 @@ function studyParts(study) {
   return [
     make("h1", {}, study.title),
     make("p", { class: "about" }, study.about),
-    make("p", { class: "words" }, `${study.counts}.`, study.trained && ` ${study.trained}.`, study.source && isPublished(study) ? ` Published numbers: ${study.source}.` : ""),
+    make("p", { class: "words" }, `${study.counts}.`, study.trained && ` ${study.trained}.`, study.source && study.published ? ` Published numbers: ${study.source}.` : ""),
     make("div", { class: "controls" }, viewSwitch(study, state, redraw), methodFilter(study, state, redraw)),
     words,
     table.element,
-    legend(study),
+    make("p", { class: "legend" }, study.legend),
     ...study.figures.map(figurePart),
     ...study.blocks.map(blockPart),
   ];
@@ -61,15 +61,11 @@ function studyParts(study) {
 
 function wordsOf(study, view) {
   const { words, wordsUnder } = VIEWS[view];
-  return wordsUnder && isPublished(study) ? `${words} ${wordsUnder}` : words;
-}
-
-function isPublished(study) {
-  return study.entries.some((entry) => entry.published);
+  return wordsUnder && study.published ? `${words} ${wordsUnder}` : words;
 }
 
 function viewSwitch(study, state, redraw) {
-  const usable = (name) => study.entries.some((entry) => (VIEWS[name].value(entry) ?? null) !== null);
+  const usable = (name) => study.entries.some((entry) => entry.views[name]);
   const option = (name) => make("label", {},
     make("input", { type: "radio", name: "view", value: name, checked: state.view === name, disabled: !usable(name),
       change: () => { state.view = name; redraw(); } }),
@@ -86,17 +82,6 @@ function methodFilter(study, state, redraw) {
   const option = ({ id, title }) => make("label", {},
     make("input", { type: "checkbox", value: id, checked: !state.hidden.has(id), change: toggle(id) }), make("span", {}, title));
   return make("fieldset", { class: "filter" }, make("legend", {}, "Methods"), study.methods.map(option));
-}
-
-function legend(study) {
-  const items = [];
-  if (study.entries.some((entry) => entry.against)) {
-    items.push(`▲ significantly better than ${study.baseline}, ▼ significantly worse: paired test on the same splits, ` +
-      `corrected for shared training graphs, Holm-adjusted p below ${study.level}.`);
-  }
-  if (study.entries.some((entry) => entry.outdated)) items.push("† made by another version, whose results may differ.");
-  items.push("Open a cell for its splits, training, command and settings; a heading sorts.");
-  return make("p", { class: "legend" }, items.join(" "));
 }
 
 function figurePart({ title, svg }) {

@@ -1,37 +1,27 @@
-/** What a cell shows in each view of the table: a value to sort by, a main line, a quiet one under it, and whether it is bold. */
+/** The views of the table. What a cell shows in each comes with the data: a value to sort by, a main line, a quiet one under it, and whether it is bold. */
 const VIEWS = {
   accuracy: {
     title: "Accuracy",
-    words: "Test accuracy in percent: mean over splits ± its standard error, the best of a comparison in bold. Splits share graphs: the error is that of the mean over such splits.",
-    wordsUnder: "Under it the published mean.",
-    value: (entry) => entry.summary?.mean,
-    main: (entry) => number(entry.summary.mean) + (entry.summary.se === null ? "" : ` ± ${number(entry.summary.se)}`),
-    under: (entry) => (entry.published ? `paper ${number(entry.published[0])}` : ""),
-    bold: (entry) => entry.best,
+    words: "Test accuracy in percent: mean over splits ± its standard error. The best of a comparison is bold. Splits share graphs: the error is that of the mean over such splits.",
+    wordsUnder: "Under it: the published mean.",
     marked: true,
     better: -1,
   },
   difference: {
     title: "Difference to the paper",
-    words: "Ours minus the published mean, in percentage points; under it the 95 % interval, which takes in both sides. Bold where it leaves out zero.",
-    value: (entry) => entry.gap?.difference,
-    main: (entry) => number(entry.gap.difference, 2, true),
-    under: (entry) => interval(entry.gap.low, entry.gap.high, 1),
-    bold: (entry) => entry.gap.low > 0 || entry.gap.high < 0,
+    words: "Ours minus the published mean, in percentage points. Under it: the 95 % interval, which includes the uncertainty of both. Bold: the interval does not contain zero.",
     marked: false,
     better: -1,
   },
   rank: {
     title: "Rank",
-    words: "Place of the mean accuracy among the methods on the same data, 1 is best.",
-    value: (entry) => (entry.rivals > 1 ? entry.rank : null),
-    main: (entry) => String(entry.rank),
-    under: () => "",
-    bold: (entry) => entry.best,
+    words: "Rank of the mean accuracy among the methods on the same data; 1 is best.",
     marked: true,
     better: 1,
   },
 };
+
+const MARKS = { "▲": "mark up", "▼": "mark down" };
 
 /** The table of a study. `state` holds view, hidden methods and order, and is kept by the caller over redraws. */
 class StudyTable {
@@ -72,7 +62,7 @@ class StudyTable {
     const value = ({ row, index }) => {
       if (state.column < 0) return `${row.group} ${row.label}`;
       const entry = this.places.get(`${index},${state.column}`);
-      return (entry && VIEWS[state.view].value(entry)) ?? null;
+      return entry?.views[state.view]?.value ?? null;
     };
     const compare = (a, b) => (typeof a === "string" ? a.localeCompare(b, "en") : a - b) * state.direction;
     const known = rows.filter((row) => value(row) !== null).sort((a, b) => compare(value(a), value(b)));
@@ -93,14 +83,13 @@ class StudyTable {
   cell(entry) {
     if (!entry) return make("td");
     if (entry.status !== "done") return make("td", { class: entry.status }, this.button(entry, entry.status));
-    const view = VIEWS[this.state.view];
-    if ((view.value(entry) ?? null) === null) return make("td", { class: "missing" }, this.button(entry, NOTHING));
-    const mark = view.marked && entry.against?.mark;
+    const shown = entry.views[this.state.view];
+    if (!shown) return make("td", { class: "missing" }, this.button(entry, NOTHING));
+    const marks = VIEWS[this.state.view].marked ? entry.marks : [];
     const parts = [
-      make("span", { class: view.bold(entry) ? "value bold" : "value" }, view.main(entry)),
-      mark ? make("span", { class: mark === "▲" ? "mark up" : "mark down", title: markWords(mark, this.study) }, mark) : null,
-      entry.outdated ? make("span", { class: "mark", title: "made by another version" }, "†") : null,
-      make("span", { class: "under" }, view.under(entry)),
+      make("span", { class: shown.bold ? "value bold" : "value" }, shown.main),
+      marks.map((mark) => make("span", { class: MARKS[mark] ?? "mark", title: this.study.marks[mark] }, mark)),
+      make("span", { class: "under" }, shown.under),
     ];
     return make("td", {}, this.button(entry, parts));
   }
@@ -110,8 +99,4 @@ class StudyTable {
       "data-label": entry.label, click: () => this.open(entry) },
       make("span", { class: "hidden" }, `${entry.label}: `), content);
   }
-}
-
-function markWords(mark, study) {
-  return `${mark === "▲" ? "significantly better" : "significantly worse"} than ${study.baseline}`;
 }
