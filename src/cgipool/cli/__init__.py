@@ -2,6 +2,7 @@
 
 import inspect
 import io
+import os
 import signal
 import sys
 from typing import Annotated
@@ -23,6 +24,9 @@ from cgipool.cli.train import train
 from cgipool.cli.waiting import sleep_soon
 from cgipool.version import __version__
 from cgipool.words import printable
+
+CLOSED = 128 + signal.SIGPIPE
+"""The exit code where the reader of stdout has closed it: that of a program which the signal ends."""
 
 app = typer.Typer(
     name="cgipool",
@@ -73,11 +77,14 @@ def _start(
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command line (by default the process's own); the exit code. An error is one line on stderr."""
+    _open_closed_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):  # a character that it does not have must not cost the result
         sys.stdout.reconfigure(errors="backslashreplace")
     sleep_soon()
     with sigterm_as_ctrl_c() as terminated, warnings_as_lines():
         line, code = _run(arguments)
+    if _reader_is_gone():
+        return CLOSED
     if line is not None:
         print(f"cgipool: {printable(line)}", file=sys.stderr)
     return 128 + signal.SIGTERM if code == 130 and terminated else code
@@ -87,6 +94,28 @@ def _run(arguments: list[str] | None) -> tuple[str | None, int]:
     """What to say on stderr, if anything, and the exit code."""
     try:
         code = int(app(args=arguments, prog_name="cgipool", standalone_mode=False) or 0)
+    except SystemExit:  # how click ends when the reader of stdout has closed it, as `head` does
+        return None, CLOSED
     except (Exception, KeyboardInterrupt) as error:
         return one_line(error)
     return "stopped" if code == 130 else None, code  # how typer reports Ctrl-C
+
+
+def _open_closed_streams() -> None:
+    """Python has no stream where a process starts without one (`>&-`): what is written there is dropped."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (open until the process ends)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+
+
+def _reader_is_gone() -> bool:
+    """Whether the reader of stdout has closed it, as `head` does; the rest is then dropped, without a word."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+        return True
+    except (OSError, ValueError):  # a full disk has been told; a closed stream needs no flush
+        return False
+    return False
