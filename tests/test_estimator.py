@@ -30,7 +30,7 @@ from cgipool import GraphClassifier, GraphSet, load_dataset
 from cgipool.data.splits import holdout
 from cgipool.errors import UnusedDataWarning, UserError
 from cgipool.fitted import FittedModel
-from cgipool.training.checkpoint import load_tensors, save_tensors
+from cgipool.training.checkpoint import digest_of, load_tensors, save_tensors
 from cgipool.training.recipe import SETTINGS, Recipe
 
 SMALL = {"width": 8, "epochs": 3, "batch_size": 32}
@@ -416,8 +416,6 @@ def load_tensors_of(content: bytes, folder: Path):
 
 
 def test_models_of_other_versions(graphs: GraphSet, tmp_path: Path) -> None:
-    from cgipool.fitted import _checksum
-
     path = tmp_path / "model.safetensors"
     classifier().fit(graphs, graphs.y).save(path)
     tensors, header = load_tensors(path)
@@ -425,7 +423,7 @@ def test_models_of_other_versions(graphs: GraphSet, tmp_path: Path) -> None:
 
     def rewritten(**changes: object) -> None:
         text = json.dumps(plain | changes)
-        save_tensors(path, tensors, {"kind": header["kind"], "model": text, "checksum": _checksum(tensors, text)})
+        save_tensors(path, tensors, {"kind": header["kind"], "model": text, "checksum": digest_of(tensors, text)})
 
     earlier = {name: value for name, value in plain["recipe"].items() if name != "class_weight"}
     rewritten(recipe=earlier)

@@ -24,7 +24,7 @@ LAYERS = [
     ("training",),
     ("study",),
     ("report",),
-    ("released", "fitted", "inputs"),
+    ("released", "fitted", "inputs", "model_file"),
     ("estimator", "predict", "predict_input", "predict_on_ray"),
     ("contract",),
     ("picture", "explain", "demo", "cli"),

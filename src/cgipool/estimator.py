@@ -221,8 +221,10 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """[G] the most probable label of each graph."""
-        best = self.predict_proba(X).argmax(1)
-        return self.classes_[best]
+        answers = self.predict_proba(X)
+        if len(wrong := np.flatnonzero(~np.isfinite(answers).all(1))):
+            raise UserError(f"the model's answer for graph {wrong[0]} is not finite; {len(wrong)} such graphs in all")
+        return self.classes_[answers.argmax(1)]
 
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """The accuracy on graphs, weighted by `sample_weight`; without y the labels are the classes of a GraphSet."""
@@ -257,9 +259,12 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         self._fitted.save(path)
 
     @classmethod
-    def load(cls, path: str | Path, device: str = "cpu") -> Self:
-        """The classifier of a file that `save` or `cgipool fit` wrote."""
-        model = FittedModel.load(path, device)
+    def load(cls, path: str | Path, device: str = "cpu", allow_code: bool = False) -> Self:
+        """The classifier of a file that `save` or `cgipool fit` wrote.
+
+        A model with a pool of its own names a class, MODULE:CLASS: importing it runs code, and needs `allow_code`.
+        """
+        model = FittedModel.load(path, device, allow_code)
         recipe, ensemble = model.recipe, len(model.members)
         made = cls(model.method, recipe=recipe, ensemble=ensemble, device=device)
         made.model_ = model

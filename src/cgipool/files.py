@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tokenize import TokenError
-from typing import IO, Any
+from typing import IO, Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,16 @@ def write_atomically(path: Path, write: Callable[[Path], object], *, follow: boo
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def write_text_atomically(path: Path, write: Callable[[TextIO], object], *, follow: bool = True) -> None:
+    """As `write_atomically`, where `write` is called with an open text file; lines end as they are written."""
+
+    def fill(temporary: Path) -> None:
+        with temporary.open("w", encoding="utf-8", newline="") as stream:
+            write(stream)
+
+    write_atomically(path, fill, follow=follow)
 
 
 def sync_folder(folder: Path) -> None:

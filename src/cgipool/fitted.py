@@ -5,7 +5,6 @@ what it was trained on, and a checksum of all that. Shapes: G graphs, C classes,
 """
 
 import contextlib
-import hashlib
 import json
 import tempfile
 from collections.abc import Iterator
@@ -24,11 +23,12 @@ from cgipool.data.features import Encoder
 from cgipool.data.graphs import GraphSet
 from cgipool.data.names import Names
 from cgipool.data.splits import Split, check_graphs, holdout
-from cgipool.errors import UserError, whole_number
+from cgipool.errors import UserError, excerpt, whole_number
 from cgipool.files import read_json
+from cgipool.model_file import check_description, check_weights, parsed
 from cgipool.network import Model, Output
-from cgipool.pool import Sizes, method_named
-from cgipool.training.checkpoint import load_tensors, save_tensors
+from cgipool.pool import Sizes, is_own, method_named
+from cgipool.training.checkpoint import digest_of, load_tensors, save_tensors
 from cgipool.training.classes import shown
 from cgipool.training.ensemble import member_folder
 from cgipool.training.evaluate import chunks
@@ -80,7 +80,7 @@ class FittedModel:
         made = []
         for weights in self.members:
             model = model_of(self.method, self.recipe, self.encoder, self.shares, self.sizes)
-            model.load_state_dict(weights)
+            _load_weights(model, weights)
             model.compact = True
             made.append(model.to(self.device).eval())
         return made
@@ -138,40 +138,72 @@ class FittedModel:
             text = json.dumps(plain, ensure_ascii=False, allow_nan=False)
         except TypeError as error:  # labels of `GraphClassifier`, such as dates
             raise UserError(f"cannot write {path}: a file keeps numbers and texts alone ({error})") from None
-        save_tensors(Path(path), tensors, {"kind": KIND, "model": text, "checksum": _checksum(tensors, text)})
+        save_tensors(Path(path), tensors, {"kind": KIND, "model": text, "checksum": digest_of(tensors, text)})
 
     @classmethod
-    def load(cls, path: str | Path, device: str = "cpu") -> "FittedModel":
-        """Read a model; a foreign, damaged or later file is an error of one line."""
+    def load(cls, path: str | Path, device: str = "cpu", allow_code: bool = False) -> "FittedModel":
+        """Read a model; a foreign, damaged or later file is an error of one line.
+
+        A model with a pool of its own names a class, MODULE:CLASS, which is imported: this runs the code of that module
+        and needs `allow_code`.
+        """
         check_device(device)
         tensors, header = load_tensors(Path(path))
         if header.get("kind") != KIND or "model" not in header:
             raise UserError(f"{path} is no model of `cgipool fit`")
-        if header.get("checksum") != _checksum(tensors, header["model"]):
+        if header.get("checksum") != digest_of(tensors, header["model"]):
             raise UserError(f"{path} is damaged: its content does not fit its checksum")
-        plain = json.loads(header["model"])
-        if plain.get("format") != FORMAT:
-            raise UserError(f"{path} has format {plain.get('format')}, and this version reads {FORMAT}")
         try:
-            return cls(
-                plain["method"],
-                _recipe(plain["recipe"]),
-                tuple(plain["class_names"]),
-                Encoder.from_json(plain["encoder"]),
-                tuple(plain["shares"]),
-                Sizes(*plain["sizes"]),
-                [_member(tensors, number) for number in range(plain["members"])],
-                plain["about"],
-                plain["featurizer"],
-                device,
+            plain = parsed(header["model"])
+            if plain.get("format") != FORMAT:
+                raise UserError(
+                    f"{path} has format {excerpt(str(plain.get('format')))}, and this version reads {FORMAT}"
+                )
+            check_description(plain, tensors)
+            return cls._of(plain, tensors, device, allow_code, path)
+        except (KeyError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
+            raise UserError(f"{path} cannot be read by version {__version__}: {_said(error)}") from None
+
+    @classmethod
+    def _of(
+        cls, plain: dict[str, Any], tensors: dict[str, Tensor], device: str, allow_code: bool, path: str | Path
+    ) -> "FittedModel":
+        """The model of a description that has been checked; its tensors are compared with those that follow from it."""
+        method = plain["method"]
+        if is_own(method) and not allow_code:
+            raise UserError(
+                f"{path} names the class {excerpt(method)!r}, and loading it runs the code of that module; if you "
+                "trust the file, allow it: --allow-code, in Python allow_code=True"
             )
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{path} cannot be read by version {__version__}: {error}") from None
+        try:
+            method_named(method)
+            recipe = _recipe(plain["recipe"])
+        except UserError as error:
+            raise UserError(f"{path}: {excerpt(str(error), 400)}") from None
+        encoder, sizes, shares = Encoder.from_json(plain["encoder"]), Sizes(*plain["sizes"]), tuple(plain["shares"])
+        members = [_member(tensors, number) for number in range(plain["members"])]
+        check_weights(method, recipe, encoder, shares, sizes, members)
+        names = tuple(plain["class_names"])
+        return cls(method, recipe, names, encoder, shares, sizes, members, plain["about"], plain["featurizer"], device)
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "its description is nested too deeply"
+    return f"it has no entry {error}" if isinstance(error, KeyError) else excerpt(str(error), 400)
 
 
 def _member(tensors: dict[str, Tensor], number: int) -> dict[str, Tensor]:
     prefix = f"member-{number:02d}/"
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def _load_weights(model: Model, weights: dict[str, Tensor]) -> None:
+    """Give a model its weights; where the class of a user's own pool has changed since, they do not fit."""
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise UserError(f"the weights do not fit the model: {excerpt(str(error), 400)}") from None
 
 
 def _recipe(plain: dict[str, Any]) -> Recipe:
@@ -180,15 +212,6 @@ def _recipe(plain: dict[str, Any]) -> Recipe:
     if later := [name for name in plain if name not in known]:
         raise ValueError(f"it has the setting {later[0]!r}, which this version does not know")
     return Recipe(**plain)
-
-
-def _checksum(tensors: dict[str, Tensor], text: str) -> str:
-    digest = hashlib.sha256(text.encode())
-    for name in sorted(tensors):
-        value = tensors[name].detach().cpu().contiguous()
-        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(value.view(-1).view(torch.uint8).numpy().tobytes() if value.numel() else b"")
-    return digest.hexdigest()
 
 
 def fit(

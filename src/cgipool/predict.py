@@ -17,15 +17,18 @@ from cgipool.fitted import FittedModel
 from cgipool.predict_input import CHUNK, Chunk
 from cgipool.words import csv_cell
 
+NOT_FINITE = "the model's answer is not finite: its weights or the features of the graph are too large"
+"""The reason of a row for which the network gave NaN."""
+
 
 class Row(NamedTuple):
     """What is said of one graph."""
 
     id: str
     probabilities: NDArray[np.float64] | None
-    """[C]; None for a graph that cannot be read."""
+    """[C]; None for a graph that cannot be read, or for which the model's answer is not finite."""
     reason: str = ""
-    """Why it cannot."""
+    """Why there are none."""
     kept: tuple[str, ...] = ()
     """Fields of the input that are passed through."""
 
@@ -43,16 +46,22 @@ def shard_of(count: int, number: int, shards: int) -> tuple[int, int]:
 
 
 def predictions(model: FittedModel, chunks: Iterable[Chunk], strict: bool = False) -> Iterator[Row]:
-    """A row for every graph, in order. With `strict` the first graph that cannot be read is an error."""
+    """A row for every graph, in order. With `strict` the first graph without an answer is an error."""
     for chunk in chunks:
         if strict and chunk.reasons:
             place, reason = min(chunk.reasons.items())
             raise UserError(f"graph {chunk.ids[place]}: {reason}")
         given = iter(() if chunk.graphs is None else model.predict_proba(chunk.graphs))
         for place, name in enumerate(chunk.ids):
-            bad = chunk.reasons.get(place)
             kept = chunk.kept[place] if chunk.kept else ()
-            yield Row(name, next(given), kept=kept) if bad is None else Row(name, None, bad, kept)
+            if place in chunk.reasons:
+                yield Row(name, None, chunk.reasons[place], kept)
+            elif np.isfinite(answer := next(given)).all():
+                yield Row(name, answer, kept=kept)
+            elif strict:
+                raise UserError(f"graph {name}: {NOT_FINITE}")
+            else:
+                yield Row(name, None, NOT_FINITE, kept)
 
 
 class Rows(NamedTuple):
@@ -62,13 +71,15 @@ class Rows(NamedTuple):
     """Without a header."""
     graphs: int
     bad: int
-    """How many have no prediction."""
+    """How many could not be read."""
     nodes: int = 0
     """Of those that have one."""
     unseen: int = 0
     """Nodes with a label or degree that the model was not trained on."""
     hollow: int = 0
     """Graphs without nodes, which all have the same prediction."""
+    unsure: int = 0
+    """Graphs for which the model's answer is not finite."""
 
 
 def written(
@@ -76,16 +87,16 @@ def written(
 ) -> Iterator[Rows]:
     """The rows of every chunk, in order; `keep` names the columns that are passed through."""
     for chunk in chunks:
-        out, bad = io.StringIO(), 0
+        out, without = io.StringIO(), 0
         writer = Writer(out, model.class_names, as_json, headed=False, keep=keep)
         for row in predictions(model, [chunk], strict):
             writer.write(row)
-            bad += row.probabilities is None
-        read = chunk.graphs
+            without += row.probabilities is None
+        read, bad = chunk.graphs, len(chunk.reasons)
         seen = (0, 0, 0)
         if read is not None:
             seen = read.n_nodes, model.encoder.unseen(read), int(np.count_nonzero(read.sizes == 0))
-        yield Rows(out.getvalue(), len(chunk.ids), bad, *seen)
+        yield Rows(out.getvalue(), len(chunk.ids), bad, *seen, unsure=without - bad)
 
 
 class Writer:
@@ -115,7 +126,7 @@ class Writer:
                 {"reason": row.reason} if row.reason else {}
             )
             kept = {"input": dict(zip(self.keep, row.kept, strict=True))} if self.keep else {}
-            self.out.write(json.dumps(plain | kept) + "\n")
+            self.out.write(json.dumps(plain | kept, allow_nan=False) + "\n")
         else:
             numbers = ["" for _ in self.names] if p is None else [f"{v:.6f}" for v in p]
             texts = (row.id, best or "", *numbers, row.reason, *row.kept)

@@ -35,12 +35,14 @@ class Wish(NamedTuple):
     device: str
     as_json: bool
     strict: bool
+    allow_code: bool = False
+    """Whether a class that the model names may be imported."""
 
 
 def predict_on_ray(on: str, model: Path, wish: Wish, start: int = 0, stop: int | None = None) -> Iterator[Rows]:
     """The rows of all graphs, or of those from `start` up to `stop`, range after range in their order; `on` says which
     Ray, as for studies."""
-    FittedModel.load(model)  # what is wrong with it is told here
+    FittedModel.load(model, allow_code=wish.allow_code)  # what is wrong with it is told here
     end = count_of(wish.data, wish.asked) if stop is None else stop
     with connected(on, wish.device, 1) as count:
         yield from in_order(count, model, wish, range(start, end, RANGE), end)
@@ -77,7 +79,7 @@ def _rows(ray: Any, reference: Any) -> Rows:
 
 def predict_range(content: bytes, wish: Wish, start: int, stop: int, lines: list[Any]) -> tuple[Any, ...]:
     """In a worker: the `Rows` of a range, of which `lines_of` gives these lines, as plain values."""
-    model = _model(content, wish.device)
+    model = _model(content, wish.device, wish.allow_code)
     chunks = chunks_from(lines, wish.data, model, start, stop, wish.asked)
     parts = written(model, chunks, wish.as_json, wish.strict, wish.asked.keep)
     texts, *counts = zip(*parts, strict=True)
@@ -88,11 +90,11 @@ _models: dict[tuple[str, str], FittedModel] = {}
 """Those that this process has read, by the hash of their file and the device."""
 
 
-def _model(content: bytes, device: str) -> FittedModel:
+def _model(content: bytes, device: str, allow_code: bool) -> FittedModel:
     known = hashlib.sha256(content).hexdigest(), device
     if known not in _models:
         with tempfile.TemporaryDirectory(prefix="cgipool-") as folder:
             path = Path(folder, "model.safetensors")
             path.write_bytes(content)
-            _models[known] = FittedModel.load(path, device)
+            _models[known] = FittedModel.load(path, device, allow_code)
     return _models[known]

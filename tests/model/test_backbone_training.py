@@ -15,10 +15,10 @@ from cgipool.data.batch import Batcher
 from cgipool.data.features import Encoder
 from cgipool.errors import UserError
 from cgipool.estimator import GraphClassifier
-from cgipool.fitted import FittedModel, _checksum, fit
+from cgipool.fitted import FittedModel, fit
 from cgipool.pool import Sizes
 from cgipool.training import run, split, together
-from cgipool.training.checkpoint import load_tensors, save_tensors
+from cgipool.training.checkpoint import digest_of, load_tensors, save_tensors
 from cgipool.training.engine import Group
 from cgipool.training.evaluate import chunks, evaluate
 from cgipool.training.initial import model_of
@@ -135,7 +135,7 @@ def test_a_model_from_before_these_settings(graphs: GraphSet, tmp_path: Path) ->
     for name in ADDED:
         del plain["recipe"][name]
     text = json.dumps(plain)
-    old = {"kind": header["kind"], "model": text, "checksum": _checksum(tensors, text)}
+    old = {"kind": header["kind"], "model": text, "checksum": digest_of(tensors, text)}
     save_tensors(tmp_path / "then.safetensors", tensors, old)
     then = FittedModel.load(tmp_path / "then.safetensors")
     assert then.recipe == model.recipe

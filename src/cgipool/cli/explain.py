@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cgipool.cli.options import DEVICE, MODEL
+from cgipool.cli.options import ALLOW_CODE, DEVICE, MODEL
 from cgipool.cli.terminal import say
 from cgipool.errors import UserError, excerpt
 from cgipool.words import counted
@@ -52,6 +52,7 @@ def explain(
     member: Annotated[int, typer.Option(min=0, help="Which member, where MODEL is an ensemble.")] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Of the random nodes of --faithfulness.")] = 0,
     device: DEVICE = "cpu",
+    allow_code: ALLOW_CODE = False,
 ) -> None:
     """Show which nodes a model keeps at each level, with what scores, and whether that means anything."""
     from cgipool.data.importers.lines import is_table
@@ -71,8 +72,8 @@ def explain(
     for path in (out, scores):
         if path is not None:
             writable(path)
-    fitted = FittedModel.load(model, device)
-    other = None if against is None else FittedModel.load(against, device)
+    fitted = FittedModel.load(model, device, allow_code)
+    other = None if against is None else FittedModel.load(against, device, allow_code)
     if graph is not None:
         _explain_graph(fitted, other, data, graph, member, out)
     if scores is None and not faithful:

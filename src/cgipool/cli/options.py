@@ -14,6 +14,12 @@ DATA = Annotated[
     typer.Argument(metavar="NAME|PATH", help="A name of `cgipool data list`, a TU archive or folder, a saved set."),
 ]
 MODEL = Annotated[Path, typer.Argument(metavar="MODEL", help="A file that `cgipool fit` wrote.")]
+ALLOW_CODE = Annotated[
+    bool,
+    typer.Option(
+        "--allow-code", help="Import the class MODULE:CLASS that a model file names; this runs the code of that module."
+    ),
+]
 RECIPE = Annotated[str, typer.Option(help="All settings at once: paper, released or strong.")]
 CHANGES = Annotated[
     list[str] | None,

@@ -1,6 +1,5 @@
 """`cgipool predict`."""
 
-import contextlib
 import itertools
 import sys
 import time
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from cgipool.cli.options import DEVICE, ID, MAX_ATOMS, MAX_SIZE, MODEL, parse_size
+from cgipool.cli.options import ALLOW_CODE, DEVICE, ID, MAX_ATOMS, MAX_SIZE, MODEL, parse_size
 from cgipool.errors import UserError
 from cgipool.words import counted
 
@@ -65,13 +64,18 @@ def predict(
     ] = None,
     max_atoms: MAX_ATOMS = 3000,
     max_size: MAX_SIZE = None,
+    allow_code: ALLOW_CODE = False,
 ) -> None:
     """Predict the class of every graph: id, prediction, a probability for each class.
 
     The graphs need no class of their own: a TU set may lack its graph labels, and `data import --unlabelled` makes a
-    saved set of other formats. A graph that cannot be read has a row without probabilities and with the reason. Memory
-    does not grow with the number of graphs; a saved set stays on disk. Of the shares of a CSV the first alone has the
-    header. Graphs without an id are known by their position, counted from 0.
+    saved set of other formats. A graph that cannot be read has a row without probabilities and with the reason; so has
+    one for which the model's answer is not finite, and then the exit code is 1. Memory does not grow with the number of
+    graphs; a saved set stays on disk. Of the shares of a CSV the first alone has the header. Graphs without an id are
+    known by their position, counted from 0.
+
+    FILE appears when all rows are written: if the command fails, what was there before is intact. On stdout rows appear
+    as they are computed, so check the exit code before you use them.
     """
     from cgipool.data.importers.lines import Asked
     from cgipool.data.importers.piped import STDIN, from_stdin
@@ -80,7 +84,7 @@ def predict(
         raise UserError("standard input is read by one process: no --shard and no --on")
     asked = Asked(smiles, id_, tuple(keep or ()), max_atoms, parse_size(max_size))
     with from_stdin(data, asked) as path:
-        _predict(model, path, asked, out, as_json, strict, shard, device, on)
+        _predict(model, path, asked, out, as_json, strict, shard, device, on, allow_code)
 
 
 def _predict(
@@ -93,9 +97,10 @@ def _predict(
     shard: str | None,
     device: str,
     on: str | None,
+    allow_code: bool,
 ) -> None:
     from cgipool.data.importers.lines import kept_columns, unnamed
-    from cgipool.files import writable
+    from cgipool.files import writable, write_text_atomically
     from cgipool.fitted import FittedModel
     from cgipool.predict import Writer, shard_of, written
     from cgipool.predict_input import chunks_of, count_of
@@ -103,7 +108,7 @@ def _predict(
     number, shards = _share(shard)
     if out is not None:
         writable(out)
-    fitted = FittedModel.load(model, "cpu" if on is not None else device)
+    fitted = FittedModel.load(model, "cpu" if on is not None else device, allow_code)
     asked = asked._replace(keep=kept_columns(data, asked.keep))
     if note := unnamed(data, asked):
         typer.echo(note, err=True)
@@ -113,15 +118,26 @@ def _predict(
     else:
         from cgipool.predict_on_ray import Wish, predict_on_ray
 
-        wish = Wish(str(Path(data).resolve()) if Path(data).exists() else data, asked, device, as_json, strict)
+        place = str(Path(data).resolve()) if Path(data).exists() else data
+        wish = Wish(place, asked, device, as_json, strict, allow_code)
         parts = predict_on_ray(on, model, wish, start, stop)
     if shard == "rank" and out is not None:
         out = out.with_name(f"{out.stem}-{number}-of-{shards}{out.suffix}")
     began = time.monotonic()
-    first = list(itertools.islice(parts, 1))  # what is wrong with Ray is told before an earlier file is overwritten
-    with _output(out) as stream:
+    first = list(itertools.islice(parts, 1))  # what is wrong with Ray is told before anything is written
+    unsure = 0
+
+    def write(stream: TextIO) -> None:
+        nonlocal unsure
         Writer(stream, fitted.class_names, as_json, headed=number == 1, keep=asked.keep)
-        _write(itertools.chain(first, parts), stream, began)
+        unsure = _write(itertools.chain(first, parts), stream, began)
+
+    if out is None:
+        write(sys.stdout)
+    else:
+        write_text_atomically(out, write)
+    if unsure:
+        raise typer.Exit(1)
 
 
 def _share(shard: str | None) -> tuple[int, int]:
@@ -133,13 +149,14 @@ def _share(shard: str | None) -> tuple[int, int]:
     return shard_of_rank() if shard == "rank" else parse_shard(shard)
 
 
-def _write(parts: "Iterator[Rows]", stream: TextIO, began: float) -> None:
-    """Write rows as they come, and tell how fast."""
-    last, count, bad, nodes, unseen, hollow = 0.0, 0, 0, 0, 0, 0
+def _write(parts: "Iterator[Rows]", stream: TextIO, began: float) -> int:
+    """Write rows as they come, and tell how fast. How many answers were not finite."""
+    last, count, bad, nodes, unseen, hollow, unsure = 0.0, 0, 0, 0, 0, 0, 0
     for part in parts:
         stream.write(part.text)
         count, bad = count + part.graphs, bad + part.bad
         nodes, unseen, hollow = nodes + part.nodes, unseen + part.unseen, hollow + part.hollow
+        unsure += part.unsure
         now = time.monotonic()
         if sys.stderr.isatty() and now - last >= TELL:
             last = now
@@ -149,17 +166,11 @@ def _write(parts: "Iterator[Rows]", stream: TextIO, began: float) -> None:
     told = f"{counted(count, 'graph')}, {count / seconds:,.0f} a second" + (
         f"; {bad:,} could not be read" if bad else ""
     )
+    if unsure:
+        told += f"; for {unsure:,} the model's answer is not finite"
     if hollow:
         told += f"; {hollow:,} without nodes, of which a prediction says nothing"
     if unseen:
         told += f"; {100 * unseen / nodes:.2g} % of the nodes have a label or degree that the model was not trained on"
     print(f"{OVER}{told}" if sys.stderr.isatty() else told, file=sys.stderr)
-
-
-@contextlib.contextmanager
-def _output(out: Path | None) -> Iterator[TextIO]:
-    if out is None:
-        yield sys.stdout
-        return
-    with out.open("w", encoding="utf-8", newline="") as stream:
-        yield stream
+    return unsure

@@ -13,6 +13,7 @@ from cgipool.errors import UserError
 from cgipool.explain.subgraphs import cut, random_nodes, sum_by_graph
 from cgipool.explain.trace import Trace, member_of, trace
 from cgipool.fitted import FittedModel
+from cgipool.predict import NOT_FINITE
 from cgipool.predict_input import graph_chunks, known_to
 
 
@@ -46,6 +47,8 @@ def faithfulness(model: FittedModel, graphs: GraphSet, member: int = 0, seed: in
         if chunk.graphs is None:
             continue
         found = trace(alone, chunk.graphs)
+        if found.unsure.any():
+            raise UserError(f"{graphs.name}: {NOT_FINITE} ({found.unsure.sum()} of {len(chunk.ids)} graphs)")
         left.append(sum_by_graph(chunk.graphs, found.alive[-1]) / np.maximum(chunk.graphs.sizes, 1))
         right.append(_right(alone, chunk.graphs, found, np.random.default_rng([seed, number])))
         if chunk.graphs.node_truth is not None:

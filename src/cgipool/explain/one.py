@@ -24,6 +24,7 @@ from cgipool.fitted import FittedModel
 from cgipool.network import Network
 from cgipool.picture import PLAIN, Scale
 from cgipool.pool import method_named
+from cgipool.predict import NOT_FINITE
 from cgipool.predict_input import CHUNK, check_featurizer, chunks_of, count_of, open_graphs, position_of
 from cgipool.words import counted
 
@@ -180,6 +181,8 @@ def explain_graph(model: FittedModel, graphs: GraphSet, number: int, member: int
         raise UserError(f"graph {number} of {graphs.name} has no nodes")
     # Prediction numbers the graphs anew in every chunk, and what is explained is what it says.
     found = trace(model, graph, member, first=number % CHUNK)
+    if found.unsure.any():
+        raise UserError(f"graph {number} of {graphs.name}: {NOT_FINITE}")
     title = method_named(model.method).title
     if len(model.members) > 1:
         title += f", member {member} of {len(model.members)}"

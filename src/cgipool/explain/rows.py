@@ -17,6 +17,7 @@ from cgipool.errors import UserError
 from cgipool.explain.names import node_names
 from cgipool.explain.trace import Trace, member_of, trace
 from cgipool.fitted import FittedModel
+from cgipool.predict import NOT_FINITE
 from cgipool.predict_input import Chunk, graph_chunks, known_to
 from cgipool.words import csv_cell
 
@@ -48,6 +49,7 @@ def write_scores(
             starts = [[*start, csv_cell(name)] for start, name in zip(starts, islice(own, len(starts)), strict=False)]
         if len(starts) < len(chunk.ids):
             raise UserError(f"{graphs.name} has more graphs than ids")
+        unread += 0 if found is None else int(found.unsure.sum())
         table.writerows(_rows(chunk, starts, found, len(heads)))
     if not count:
         raise UserError(f"{graphs.name}: there are no graphs")
@@ -69,6 +71,9 @@ def _rows(chunk: Chunk, starts: list[list[str]], found: Trace | None, width: int
             continue
         first, last = ends[graph : graph + 2]
         graph += 1
+        if found.unsure[graph - 1]:
+            yield [*start, *blank, NOT_FINITE]
+            continue
         for node in range(first, last):
             numbers = ["" if value != value else f"{value:.6g}" for value in scores[node].tolist()]
             level = int(dropped[node])

@@ -37,6 +37,11 @@ class Trace:
         return len(self.alive)
 
     @property
+    def unsure(self) -> NDArray[np.bool_]:
+        """[G] whether the network's answer is not finite, so that it says nothing."""
+        return np.asarray(~np.isfinite(self.probabilities).all(1))
+
+    @property
     def guess(self) -> NDArray[np.int64]:
         """[G] the most probable classes."""
         return self.probabilities.argmax(1)

@@ -35,6 +35,7 @@ __all__ = [
     "Sizes",
     "TopKPool",
     "VIPool",
+    "is_own",
     "method_named",
 ]
 

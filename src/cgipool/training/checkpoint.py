@@ -4,20 +4,28 @@ Draws are functions of (seed, split, epoch, step), so weights, their average, Ad
 whole state.
 """
 
+import hashlib
+import json
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from cgipool.errors import UserError
-from cgipool.files import write_atomically
+from cgipool.errors import UserError, excerpt
+from cgipool.files import DIGEST, write_atomically
 from cgipool.network import Model
 from cgipool.training.adam import MOMENTS, Adam
 from cgipool.training.average import follow
 
 FORMAT = "1"
+
+HEADER = {"format", "epoch", "best_epoch", "best_loss", "seconds", "kind", "model", "checksum"}
+"""All that was ever written into a header beside the digest. Any other name is damage: were it ignored, one flipped bit
+in the name of the digest would turn a file into one from before there were digests."""
 
 
 @dataclass
@@ -64,12 +72,14 @@ def copy_of(network: Model) -> dict[str, Tensor]:
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, str]) -> None:
-    """Write tensors, atomically."""
+    """Write tensors and their digest, atomically."""
     plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    content = {"format": FORMAT} | header
+    digest = {DIGEST: digest_of(plain, json.dumps(content, sort_keys=True))}
 
     def write(temporary: Path) -> None:
         try:
-            save_file(plain, temporary, {"format": FORMAT} | header)
+            save_file(plain, temporary, content | digest)
         except SafetensorError as error:  # a full disk, told in safetensors' own way
             raise OSError(str(error)) from error
 
@@ -77,20 +87,46 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, str])
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read tensors and header; a damaged file, or one of a later format, is an error that names it."""
-    if path.is_dir():
-        raise UserError(f"cannot read {path}: it is a folder")
+    """Read tensors and header; a damaged file, or one of a later format, is an error that names it.
+
+    Files of earlier versions have no digest and are read unchecked.
+    """
     try:
+        _check_is_file(path)
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or str(error).removesuffix(f': {path}')}") from None
-    except SafetensorError as error:
-        raise UserError(f"cannot read {path}: it is no safetensors file, or damaged ({error})") from None
+    except (SafetensorError, ValueError, TypeError, AttributeError) as error:  # the latter for types unknown to torch
+        raise UserError(f"cannot read {path}: it is no safetensors file, or damaged ({excerpt(str(error))})") from None
     if header.get("format") != FORMAT:
         raise UserError(f"{path} has format {header.get('format')!r}, and this version reads {FORMAT!r}")
+    digest = header.pop(DIGEST, None)
+    if digest is not None and digest != digest_of(tensors, json.dumps(header, sort_keys=True)):
+        raise UserError(f"{path} is damaged: its content does not match its SHA-256")
+    if unknown := header.keys() - HEADER:
+        raise UserError(f"{path} is damaged: its header has an unknown entry {excerpt(min(unknown))!r}")
     return tensors, header
+
+
+def _check_is_file(path: Path) -> None:
+    """An error for a folder, a pipe or a device, which would be waited for or read without end."""
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise UserError(f"cannot read {path}: it is a folder")
+    if not stat.S_ISREG(mode):
+        raise UserError(f"cannot read {path}: it is a pipe or a device, not a file")
+
+
+def digest_of(tensors: dict[str, Tensor], text: str) -> str:
+    """The SHA-256 of a text and of names, types, shapes and values of tensors."""
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        value = tensors[name].detach().cpu().contiguous()
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.view(-1).view(torch.uint8).numpy().data if value.numel() else b"")
+    return digest.hexdigest()
 
 
 def save_state(path: Path, state: State, seconds: float) -> None:
