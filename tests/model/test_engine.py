@@ -60,7 +60,7 @@ def same(one: Task, other: Task) -> None:
     assert len(first) == len(second)
     for a, b in zip(first, second, strict=True):
         assert a.keys() == b.keys()
-        for name in a.keys() - {"seconds", "overlap", "discriminator_accuracy", "told_apart"}:
+        for name in a.keys() - {"seconds", "sha256", "overlap", "discriminator_accuracy", "told_apart"}:
             np.testing.assert_allclose(a[name], b[name], rtol=2e-3, atol=2e-4, err_msg=f"{name}, epoch {a['epoch']}")
     one_result, other_result = (json.loads((t.folder / "result.json").read_text()) for t in (one, other))
     for name in ("split", "epochs", "best_epoch", "parameters"):

@@ -36,6 +36,7 @@ from cgipool.training.log import Log
 from cgipool.training.objective import class_weights, objective
 from cgipool.training.ranks import Ranks, process_group
 from cgipool.training.recipe import PAPER, Recipe
+from cgipool.training.result import read_row
 from cgipool.training.shares import Part, Shares, check_alone, owners
 from cgipool.training.split import Task, Training
 
@@ -157,7 +158,7 @@ def free_port() -> int:
 
 def outcome(out: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """What a run found, without how long it took; and the weights."""
-    row = json.loads((out / "split-000" / "result.json").read_text())
+    row = read_row(out / "split-000")
     plain = {name: value for name, value in row.items() if "seconds" not in name}
     return plain, load_tensors(out / "split-000" / "weights.safetensors")[0]
 

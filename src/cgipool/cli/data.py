@@ -57,7 +57,7 @@ def info(
     with downloading() as progress:
         described = describe(load_dataset(data, unlabelled=True, progress=progress))
     if as_json:
-        typer.echo(json.dumps(described))
+        typer.echo(json.dumps(described, allow_nan=False))
     else:
         output().print(info_table(described))
 
@@ -137,7 +137,8 @@ def import_(
     described = describe(saved.graphs)
     if as_json:
         skipped = [row._asdict() for row in read_skipped(out)]
-        typer.echo(json.dumps(described | {"skipped": skipped, "notes": saved.notes, "out": str(out)}))
+        more = {"skipped": skipped, "notes": saved.notes, "out": str(out)}
+        typer.echo(json.dumps(described | more, allow_nan=False))
         return
     console = output()
     console.print(info_table(described))

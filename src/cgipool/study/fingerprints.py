@@ -19,9 +19,9 @@ from cgipool.data.importers import read_ids
 from cgipool.data.importers.imported import IDS
 from cgipool.data.splits import Split, random_splits
 from cgipool.errors import UserError
-from cgipool.files import read_json, write_json
 from cgipool.ops.draws import key_of
 from cgipool.training.metrics import report
+from cgipool.training.result import RESULT, read_row, write_row
 from cgipool.training.run import identity_of, prepare, split_folder
 from cgipool.training.task import Progress, Tell
 
@@ -83,12 +83,12 @@ def train_control(graphs: GraphSet, cell: "Cell", folder: Path, tell: Tell) -> N
     prepare(folder, identity, splits, True, False)
     x = fingerprints(smiles)
     for split in splits:
-        path = split_folder(folder, split.index) / "result.json"
-        if not path.exists():
+        home = split_folder(folder, split.index)
+        if not (home / RESULT).exists():
             forest = RandomForestClassifier(TREES, random_state=key_of(protocol.seed, split.index))
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(path, _result(forest, x, graphs, split))
-        loss = read_json(path)["val_loss"]
+            home.mkdir(parents=True, exist_ok=True)
+            write_row(home, _result(forest, x, graphs, split))
+        loss = read_row(home)["val_loss"]
         tell(Progress(split.index, 0, loss, math.nan, 0, done=True))
 
 

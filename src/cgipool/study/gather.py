@@ -18,6 +18,7 @@ from cgipool.files import read_json
 from cgipool.study.records import ODD
 from cgipool.study.stored import read_stored, write_stored
 from cgipool.training.log import Log
+from cgipool.training.result import read_row
 
 POINTS = 60
 COURSES = ("train_loss", "val_loss", "val_accuracy")
@@ -35,10 +36,14 @@ def split_rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def _row(folder: Path, sizes: dict[int, dict[str, int]]) -> dict[str, Any]:
-    result = read_json(folder / "result.json")
-    bests = [member["best_epoch"] for member in result.get("members", [result])]
+    result = read_row(folder)
+    members = result.get("members", [result])
+    bests = [member["best_epoch"] for member in members]
     logs = sorted(folder.glob("member-*/metrics.jsonl"), key=lambda log: (len(log.parent.name), log))
-    trained = [Log(log).rows() for log in logs or [folder / "metrics.jsonl"]]
+    trained = [
+        Log(log).whole(member["epochs"])
+        for log, member in zip(logs or [folder / "metrics.jsonl"], members, strict=True)
+    ]
     shown = trained[0]  # of an ensemble, the first member's
     row = {
         name: result[name] for name in ("split", "epochs", "best_epoch", "val_loss", "test", "parameters", "seconds")

@@ -129,6 +129,14 @@ def digest_of(tensors: dict[str, Tensor], text: str) -> str:
     return digest.hexdigest()
 
 
+def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """As `load_tensors`, for a checkpoint: the error also says what to do."""
+    try:
+        return load_tensors(path)
+    except UserError as error:
+        raise UserError(f"{error}; remove it to train this split from the start") from None
+
+
 def save_state(path: Path, state: State, seconds: float) -> None:
     """Write everything that the next epoch needs, and how long it took to come here."""
     assert state.optimizer is not None, "nothing to learn, hence nothing to resume"
@@ -154,7 +162,7 @@ def seconds_of(header: dict[str, str]) -> float:
 
 def load_state(path: Path, state: State) -> None:
     """Put a saved state into a freshly built one."""
-    tensors, header = load_tensors(path)
+    tensors, header = load_checkpoint(path)
     assert state.optimizer is not None, "nothing to learn, hence nothing to resume"
     try:
         state.network.load_state_dict(_under("now/", tensors))

@@ -26,7 +26,7 @@ from cgipool.data.features import Encoder
 from cgipool.data.graphs import GraphSet
 from cgipool.data.splits import Split, check_graphs, check_splits
 from cgipool.errors import UserError
-from cgipool.files import read_json, write_json
+from cgipool.files import write_json
 from cgipool.norm import BatchNorm
 from cgipool.pool.own import is_own
 from cgipool.training.classes import classes_of
@@ -35,7 +35,7 @@ from cgipool.training.initial import fit_encoder
 from cgipool.training.outcome import CHECKPOINT, METRICS
 from cgipool.training.ranks import Lives, Ranks
 from cgipool.training.recipe import Recipe, recipe_named
-from cgipool.training.result import Result
+from cgipool.training.result import Result, read_row
 from cgipool.training.run import (
     identity_of,
     matrix_precision,
@@ -243,7 +243,7 @@ def train_distributed(
                 train_split(task, graphs, told, partial(DistributedTraining, ranks=ranks, stop=stop))
         if not ranks.first:
             return None
-        rows = [read_json(task.folder / "result.json") for task in tasks]
+        rows = [read_row(task.folder) for task in tasks]
         seconds = time.perf_counter() - began
         result = Result(
             graphs.name, method, chosen.name, chosen.changes(), seed, seconds, rows, classes=classes_of(graphs)

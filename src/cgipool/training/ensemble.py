@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from cgipool.data.graphs import GraphSet
-from cgipool.files import read_array, read_json, write_json
 from cgipool.training.metrics import report
 from cgipool.training.outcome import save_array
+from cgipool.training.result import PROBABILITIES, read_probabilities, read_row, write_row
 from cgipool.training.task import Task
 
 
@@ -36,8 +36,8 @@ def combine(task: Task, members: Sequence[Task], graphs: GraphSet, *, at_once: b
 
     `at_once` says whether the members trained side by side, so that the split took as long as the last of them.
     """
-    rows = [read_json(member.folder / "result.json") for member in members]
-    mean = np.mean([read_array(member.folder / "probabilities.npy") for member in members], axis=0)
+    rows = [read_row(member.folder) for member in members]
+    mean = np.mean([read_probabilities(member.folder) for member in members], axis=0)
     seconds = [row["seconds"] for row in rows]
     result = {
         "split": task.split.index,
@@ -50,8 +50,8 @@ def combine(task: Task, members: Sequence[Task], graphs: GraphSet, *, at_once: b
         "seconds": max(seconds) if at_once else sum(seconds),
         "members": [_member(row) for row in rows],
     }
-    save_array(task.folder / "probabilities.npy", mean)
-    write_json(task.folder / "result.json", result)
+    save_array(task.folder / PROBABILITIES, mean)
+    write_row(task.folder, result)
 
 
 def _member(row: dict[str, Any]) -> dict[str, Any]:

@@ -6,9 +6,11 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from torch import Tensor
 
-from cgipool.files import write_atomically, write_json
+from cgipool.errors import UserError
+from cgipool.files import write_atomically
 from cgipool.training.checkpoint import save_tensors
 from cgipool.training.log import Log
+from cgipool.training.result import PROBABILITIES, write_row
 from cgipool.training.task import Diverged, Task
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -33,8 +35,10 @@ class Outcome(NamedTuple):
 
 def finish_split(task: Task, best: dict[str, Tensor], outcome: Outcome, log: Log, seconds: float) -> None:
     """Write what a finished split leaves in its folder; the result last, as its presence means that all is there."""
+    if not np.isfinite(outcome.probabilities).all():
+        raise UserError(f"{task}: the model's answers on the test graphs are not finite, so they cannot be scored")
     save_tensors(task.folder / "weights.safetensors", best, {"epoch": str(outcome.best_epoch)})
-    save_array(task.folder / "probabilities.npy", outcome.probabilities)
+    save_array(task.folder / PROBABILITIES, outcome.probabilities)
     result = {
         "split": task.split.index,
         "epochs": outcome.epochs,
@@ -45,7 +49,7 @@ def finish_split(task: Task, best: dict[str, Tensor], outcome: Outcome, log: Log
         "epoch_seconds": float(np.median(log.column("seconds") or [0.0])),
         "seconds": seconds,
     }
-    write_json(task.folder / "result.json", result)
+    write_row(task.folder, result)
     (task.folder / CHECKPOINT).unlink(missing_ok=True)
 
 

@@ -123,7 +123,7 @@ class Ranks:
 
     def of_first(self, work: Callable[[], Any]) -> Any:
         """What `work` gives the first process, in plain values; the others do not do it."""
-        told = json.dumps(work()).encode() if self.first else b""
+        told = json.dumps(work(), allow_nan=False).encode() if self.first else b""
         return json.loads(self.bytes_of_first(told))
 
     def open(self, data: str | Path, progress: Download | None = None) -> GraphSet:

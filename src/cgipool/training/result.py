@@ -1,15 +1,70 @@
-"""What a run gave."""
+"""What a run gave, and the file that holds it for each split; no torch."""
 
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cgipool.errors import UserError, unknown
+from cgipool.errors import UserError, excerpt, unknown
+from cgipool.files import DIGEST, read_array, read_json, sealed, sha256_of_file, unsealed, write_json
 from cgipool.training.classes import CLASS_1, Classes, shown
 from cgipool.training.metrics import PER_CLASS
 from cgipool.words import counted
+
+RESULT, PROBABILITIES = "result.json", "probabilities.npy"
+"""In a split's folder, once it is trained: its row of the result, and what it said of the test graphs [n, classes]."""
+
+_PROBABILITIES = f"{DIGEST} of {PROBABILITIES}"
+
+_ROW = ("split", "epochs", "best_epoch", "val_loss", "test", "parameters", "epoch_seconds", "seconds", "members")
+"""All that was ever written into a row beside digests. Any other name is damage: were it ignored, one flipped bit in
+the name of the digest would turn a file into one from before there were digests."""
+
+
+def write_row(folder: Path, row: dict[str, Any]) -> None:
+    """Write the row of a split with digests of it and of the probabilities beside it, if there are any."""
+    there = (folder / PROBABILITIES).exists()
+    digest = {_PROBABILITIES: sha256_of_file(folder / PROBABILITIES)} if there else {}
+    write_json(folder / RESULT, sealed(row | digest))
+
+
+def read_row(folder: Path) -> dict[str, Any]:
+    """The row of a split; a damaged one is an error that says what to do. Those of earlier versions have no digest."""
+    return {name: value for name, value in _checked(folder).items() if name != _PROBABILITIES}
+
+
+def read_probabilities(folder: Path) -> NDArray[Any]:
+    """[n, classes] what a split said of its test graphs; damage is an error that says what to do."""
+    path, digest = folder / PROBABILITIES, _checked(folder).get(_PROBABILITIES)
+    values = read_array(path)
+    if digest is not None and digest != sha256_of_file(path):
+        raise _damaged(folder, path, "its content does not match its SHA-256")
+    return values
+
+
+def _checked(folder: Path) -> dict[str, Any]:
+    path = folder / RESULT
+    held = read_json(path)
+    if not isinstance(held, dict):
+        raise _damaged(folder, path, "it has no epochs")
+    try:
+        row = unsealed(held)
+    except ValueError as error:
+        raise _damaged(folder, path, str(error)) from None
+    known = {*_ROW, _PROBABILITIES} if DIGEST in held else {*_ROW}
+    if strange := sorted(row.keys() - known):
+        raise _damaged(folder, path, f"it has an unknown entry {excerpt(strange[0])!r}")
+    for name in ("epochs", "val_loss", "best_epoch"):
+        if name not in row:
+            raise _damaged(folder, path, f"it has no {name}")
+    return row
+
+
+def _damaged(folder: Path, path: Path, what: str) -> UserError:
+    return UserError(f"{path} is damaged: {what}; remove {folder} to train this split anew")
 
 
 @dataclass(frozen=True, repr=False)

@@ -34,7 +34,7 @@ from cgipool.training.ensemble import combine, members_of
 from cgipool.training.jobs import train_in_processes
 from cgipool.training.objective import checked_weights
 from cgipool.training.recipe import ADDED, Recipe, recipe_named
-from cgipool.training.result import Result
+from cgipool.training.result import RESULT, Result, read_row
 from cgipool.training.split import train_split
 from cgipool.training.task import Diverged, Task, Tell, finished
 from cgipool.training.together import stackable, train_together
@@ -124,7 +124,7 @@ def train_tasks(
     if ensemble > 1:
         for task, parts in zip(whole, members, strict=True):
             combine(task, parts, graphs, at_once=_together(task))
-    rows = [read_json(task.folder / "result.json") for task in whole]
+    rows = [read_row(task.folder) for task in whole]
     seconds = time.perf_counter() - began
     recipe = one.recipe
     told = (graphs.name, one.method, recipe.name, recipe.changes(), one.seed, seconds, rows, ensemble)
@@ -212,6 +212,7 @@ def prepare(folder: Path, identity: dict, splits: Sequence[Split], resume: bool,
         differs = [name for name in now if name != "made_with" and before.get(name) != now[name]]
         if differs:
             raise UserError(f"{folder} holds a run with another {_named(differs, before, now)}; not resumed")
+        write_splits(folder / "splits.json", splits)  # they are the same; what was there may be damaged
         return
     elif known.exists():
         raise UserError(f"{folder} holds a run already; resume it (--resume) or replace it (--overwrite)")
@@ -248,8 +249,8 @@ def waiting(tasks: Sequence[Task], tell: Tell) -> list[Task]:
     """The tasks that are still to be done; the others are told."""
     left = []
     for task in tasks:
-        if (task.folder / "result.json").exists():
-            row = _table(task.folder / "result.json", "epochs", "val_loss", "best_epoch")
+        if (task.folder / RESULT).exists():
+            row = read_row(task.folder)
             tell(finished(task, row["epochs"], row["val_loss"], row["best_epoch"]))
         else:
             left.append(task)

@@ -12,7 +12,7 @@ from cgipool.data.graphs import GraphSet
 from cgipool.errors import UserError
 from cgipool.files import write_json
 from cgipool.pool import method_named
-from cgipool.training.checkpoint import header_of, load_tensors, save_tensors, seconds_of
+from cgipool.training.checkpoint import header_of, load_checkpoint, save_tensors, seconds_of
 from cgipool.training.engine import HISTORY, Group
 from cgipool.training.initial import fit_encoder, initial_model
 from cgipool.training.log import Log
@@ -58,7 +58,7 @@ def alike(tasks: Sequence[Task], graphs: GraphSet) -> list[list[Task]]:
 
 def _saved_epoch(task: Task) -> int:
     path = task.folder / CHECKPOINT
-    return int(load_tensors(path)[1]["epoch"]) if path.exists() else 0
+    return int(load_checkpoint(path)[1]["epoch"]) if path.exists() else 0
 
 
 def _train(tasks: list[Task], graphs: GraphSet, tell: Tell) -> None:
@@ -202,7 +202,7 @@ class Run:
         states = []
         for task in self.group.tasks:
             path = task.folder / CHECKPOINT
-            tensors, header = load_tensors(path)
+            tensors, header = load_checkpoint(path)
             states.append(tensors)
             try:
                 self.epoch = int(header["epoch"])
