@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint browser docs report check-wheel bench bench-gpu check-long clean
+.PHONY: demo test lint browser docs report check-wheel bench bench-gpu check-long fuzz clean
 
 demo: .venv/core
 	$(BIN)/python -m cgipool demo
@@ -55,6 +55,11 @@ bench-gpu: .venv/dev
 
 check-long: .venv/dev
 	$(BIN)/python -m pytest -m long
+
+# Some 5,000 damaged files and a death at every file event, minutes on two cores; make fuzz FUZZ="--seed 1" runs others.
+fuzz: .venv/dev
+	$(BIN)/python -m fuzz $(FUZZ)
+	$(BIN)/python -m fuzz.crash
 
 .venv/core: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "cgipool needs Python 3.11 or later")'
