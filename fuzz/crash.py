@@ -1,8 +1,8 @@
 """A study, a training and an import that die at a file event, and are run again: `python -m fuzz.crash`.
 
-A file event is a file opened for writing, a rename, a removal, a new folder or an fsync. The process ends there at once,
-as by SIGKILL: nothing is flushed or cleaned up. The same command, run again, must complete; what it leaves must equal
-what an undisturbed run leaves; and nothing that was finished may be trained again.
+A file event is a file opened for writing, a rename, a removal, a new folder or an fsync. There the process ends, as by
+SIGKILL: nothing is flushed or cleaned up. The same command, run again, must complete; what it leaves must equal what an
+undisturbed run leaves; and nothing that was finished may be trained again.
 """
 
 import argparse
