@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+install-locked = if $(BIN)/python tools/lock.py fits; then \
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement $(1); fi
 
 .PHONY: demo test lint browser docs report check-wheel bench bench-gpu check-long fuzz clean
 
@@ -61,13 +63,16 @@ fuzz: .venv/dev
 	$(BIN)/python -m fuzz $(FUZZ)
 	$(BIN)/python -m fuzz.crash
 
-.venv/core: pyproject.toml constraints.txt
+# Where the lock files fit (tools/lock.py), everything but torch is installed by hash; elsewhere by version alone.
+.venv/core: pyproject.toml constraints.txt requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "cgipool needs Python 3.11 or later")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(call install-locked,requirements.lock)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
 	touch $@
 
-.venv/dev: .venv/core
+.venv/dev: .venv/core requirements-dev.lock
+	$(call install-locked,requirements-dev.lock)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 

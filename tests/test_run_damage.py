@@ -119,3 +119,18 @@ def test_files_without_digests_are_read(tmp_path: Path) -> None:
     assert load_tensors(tmp_path / "old.safetensors")[1] == {"format": "1", "epoch": "3"}
     save_tensors(tmp_path / "new.safetensors", {"w": torch.ones(2)}, {"epoch": "3"})
     assert load_tensors(tmp_path / "new.safetensors")[1] == {"format": "1", "epoch": "3"}
+
+
+def test_test_answers_that_are_not_finite_are_an_error(
+    graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tested = split.Training.test
+
+    def wild(training: split.Training) -> Any:
+        metrics, probabilities = tested(training)
+        return metrics, np.full_like(probabilities, np.nan)
+
+    monkeypatch.setattr(split.Training, "test", wild)
+    with pytest.raises(UserError, match="split 0: the model's answers on the test graphs are not finite"):
+        run.train(graphs, out=tmp_path / "run", **TINY)
+    assert not (tmp_path / "run" / "split-000" / "result.json").exists()
