@@ -11,11 +11,14 @@ from typing import TextIO
 
 import typer
 
-from cgipool.errors import UnusedDataWarning, UserError
+from cgipool.errors import UnusedDataWarning, UserError, excerpt
 
 UsageError = typer.BadParameter.__mro__[1]
 """The error of an unknown option or a value out of range. typer has its own copy of click in some versions, and none of
 them exports this class."""
+
+LONGEST = 1500
+"""Characters of an error, at most: a text from a file may be long, and may hold what a terminal obeys."""
 
 MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
 """How torch says that there is too little memory; on a CPU it is a plain RuntimeError."""
@@ -90,7 +93,7 @@ def one_line(error: BaseException) -> tuple[str, int]:
     if text := _of_own_pool(error):
         return f"an exception in the pool's own code:\n{text}", 1
     if isinstance(error, OSError):
-        place = f"{error.filename}: " if error.filename else ""
+        place = f"{excerpt(str(error.filename))}: " if error.filename else ""
         return f"{place}{error.strerror or _flat(error)}", 2
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(m in str(error) for m in MEMORY)):
         return "not enough memory; a smaller --batch-size, --width or --jobs needs less", 2
@@ -110,7 +113,7 @@ def _usage(error: BaseException) -> str:
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "cgipool"
     said = _setting(error) or getattr(error, "format_message", error.__str__)()
-    return f"{' '.join(said.split()).removesuffix('.')} (see {path} --help)"
+    return f"{excerpt(said, LONGEST).removesuffix('.')} (see {path} --help)"
 
 
 def _setting(error: BaseException) -> str | None:
@@ -127,4 +130,4 @@ def _setting(error: BaseException) -> str | None:
 
 
 def _flat(error: BaseException) -> str:
-    return " ".join(str(error).split())
+    return excerpt(str(error), LONGEST)
