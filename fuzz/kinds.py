@@ -38,6 +38,12 @@ def among(found: Any, expected: Any) -> bool:
     return set(found) <= set(expected)
 
 
+def among_and_told(found: Any, expected: Any) -> bool:
+    """Likewise, of a store: what is left out is told."""
+    (rows, told), (every, _) = found, expected
+    return among(rows, every) and (told or len(rows) == len(every))
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of case."""
@@ -140,8 +146,12 @@ def _rows(file: Path) -> list[tuple[str, ...]]:
         return [tuple(row) for row in csv.reader(stream)]
 
 
-def _exported(folder: Path, _: list[str]) -> list[tuple[str, ...]]:
-    return _rows(folder / "out.csv")
+def _exported(folder: Path, said: list[str]) -> tuple[list[tuple[str, ...]], bool]:
+    """What the table of a store says of its cells, and whether `study status` tells of damage. Which study a cell is of
+    and what was published are left out: a study that is damaged has no cells."""
+    rows = _rows(folder / "out.csv")
+    places = [place for place, name in enumerate(rows[0]) if name not in ("study", "published", "published_pm")]
+    return [tuple(row[place] for place in places) for row in rows], "problem" in said[1]
 
 
 def _predicted(folder: Path, _: list[str]) -> list[tuple[str, ...]]:
@@ -236,8 +246,10 @@ KINDS: dict[str, Kind] = {
     "ensemble": Kind("ensemble", one_of(*RUN_FILES), _resuming("--ensemble", "2"), 1.0, _trained),
     "splits file": Kind("splits", one_of("splits.json"), _split_file, 0.5),
     "study file": Kind("study", one_of("small.toml"), _planning, 2.0),
-    "store: cells": Kind("store", one_of("store/cells/*"), _reading_store, 2.0, _exported, among, _has_digest),
-    "store: studies": Kind("store", one_of("store/studies/*"), _reading_store, 1.0, _exported, among, _has_digest),
+    "store: cells": Kind("store", one_of("store/cells/*"), _reading_store, 2.0, _exported, among_and_told, _has_digest),
+    "store: studies": Kind(
+        "store", one_of("store/studies/*"), _reading_store, 1.0, _exported, among_and_told, _has_digest
+    ),
     "store: claims": Kind("store", _claims, _working, 0.5, codes=(0, 1, 75)),
     "SMILES table": Kind("smiles", one_of("molecules.csv"), _importing("molecules.csv"), 2.0),
     "SMILES to predict": Kind(
