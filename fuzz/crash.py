@@ -53,11 +53,10 @@ def _visible(folder: Path) -> list[Path]:
 
 
 def _store(folder: Path) -> Any:
+    """Cells and studies. The training folder and the claim of a cell may stay behind, where a run dies between writing
+    the cell and removing them; nobody reads them."""
     parts = sorted((folder / "store").glob("cells/*.json")) + sorted((folder / "store").glob("studies/*.json"))
-    left = [
-        str(path.relative_to(folder)) for name in ("work", "claims") for path in (folder / "store" / name).iterdir()
-    ]
-    return {path.name: _json(path) for path in parts}, left
+    return {path.name: _json(path) for path in parts}
 
 
 def _run(folder: Path) -> Any:
