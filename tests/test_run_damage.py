@@ -14,6 +14,7 @@ from cgipool.errors import UserError
 from cgipool.study.gather import split_rows
 from cgipool.training import run, split
 from cgipool.training.checkpoint import load_tensors, save_tensors
+from cgipool.training.initial import read_encoder
 from cgipool.training.log import Log
 from cgipool.training.result import read_probabilities, read_row
 
@@ -49,6 +50,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "split-000/weights.safetensors": plain_tensors,
     "split-000/result.json": lambda path: read_row(path.parent),
     "split-000/probabilities.npy": lambda path: read_probabilities(path.parent).tolist(),
+    "split-000/encoder.json": lambda path: read_encoder(path.parent),
     "split-000/metrics.jsonl": lambda path: Log(path).whole(3),
 }
 

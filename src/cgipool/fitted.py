@@ -24,7 +24,6 @@ from cgipool.data.graphs import GraphSet
 from cgipool.data.names import Names
 from cgipool.data.splits import Split, check_graphs, holdout
 from cgipool.errors import UserError, excerpt, whole_number
-from cgipool.files import read_json
 from cgipool.model_file import check_description, check_weights, parsed
 from cgipool.network import Model, Output
 from cgipool.pool import Sizes, is_own, method_named
@@ -32,7 +31,7 @@ from cgipool.training.checkpoint import digest_of, load_tensors, save_tensors
 from cgipool.training.classes import shown
 from cgipool.training.ensemble import member_folder
 from cgipool.training.evaluate import chunks
-from cgipool.training.initial import class_shares, model_of
+from cgipool.training.initial import class_shares, model_of, read_encoder
 from cgipool.training.log import Log
 from cgipool.training.outcome import METRICS
 from cgipool.training.recipe import Recipe, recipe_named
@@ -266,7 +265,7 @@ def fit(
         home = split_folder(place, 0)
         folders = [home] if ensemble == 1 else [member_folder(home, number) for number in range(ensemble)]
         members = [load_tensors(each / "weights.safetensors")[0] for each in folders]
-        encoder = Encoder.from_json(read_json(folders[0] / "encoder.json"))
+        encoder = read_encoder(folders[0])
         history = [{"member": m} | row for m, each in enumerate(folders) for row in Log(each / METRICS).rows()]
     about = {
         "dataset": graphs.name,

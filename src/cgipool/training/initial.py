@@ -1,6 +1,7 @@
 """What a training begins with: the encoder of the input features, and the model with its initial weights."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -8,11 +9,16 @@ import torch
 from cgipool.baselines import build_model
 from cgipool.data.features import Encoder
 from cgipool.data.graphs import GraphSet
+from cgipool.errors import UserError, excerpt
+from cgipool.files import read_json, sealed, unsealed, write_json
 from cgipool.layers import InputSize
 from cgipool.network import Model
 from cgipool.pool import Sizes, method_named
 from cgipool.training.recipe import Recipe
 from cgipool.training.task import INIT, Task
+
+ENCODER = "encoder.json"
+"""In a split's folder."""
 
 
 def fit_encoder(task: Task, graphs: GraphSet) -> Encoder:
@@ -25,6 +31,24 @@ def fit_encoder(task: Task, graphs: GraphSet) -> Encoder:
         vocabulary=recipe.vocabulary,
         attributes=recipe.attributes,
     )
+
+
+def write_encoder(folder: Path, encoder: Encoder) -> None:
+    """Keep the encoder in the folder of a split, with its digest."""
+    write_json(folder / ENCODER, sealed(encoder.to_json()))
+
+
+def read_encoder(folder: Path) -> Encoder:
+    """The encoder in the folder of a split; damage is an error that says what to do."""
+    path = folder / ENCODER
+    held = read_json(path)
+    try:
+        plain = unsealed(held)
+        if strange := sorted(plain.keys() - Encoder.__dataclass_fields__.keys()):
+            raise ValueError(f"it has an unknown entry {excerpt(strange[0])!r}")
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UserError(f"{path} is damaged: {excerpt(str(error))}; remove {folder} to train anew") from None
+    return Encoder.from_json(plain)
 
 
 def initial_model(task: Task, graphs: GraphSet, encoder: Encoder) -> Model:

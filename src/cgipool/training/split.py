@@ -15,13 +15,12 @@ from torch import Tensor
 from cgipool.data.batch import Batcher
 from cgipool.data.features import Encoder
 from cgipool.data.graphs import GraphSet
-from cgipool.files import write_json
 from cgipool.network import Model
 from cgipool.pool import method_named
 from cgipool.training.adam import Adam
 from cgipool.training.checkpoint import State, copy_of, load_state, save_state
 from cgipool.training.evaluate import Chunks, Evaluation, chunks, evaluate
-from cgipool.training.initial import fit_encoder, initial_model
+from cgipool.training.initial import fit_encoder, initial_model, write_encoder
 from cgipool.training.log import Log
 from cgipool.training.metrics import report
 from cgipool.training.objective import class_weights, classification_loss, objective, sample_weights
@@ -190,7 +189,7 @@ def train_split(
 def _train_split(training: Training, tell: Tell) -> None:
     task = training.task
     log = Log(task.folder / METRICS)
-    write_json(task.folder / "encoder.json", training.encoder.to_json())
+    write_encoder(task.folder, training.encoder)
     checkpoint = task.folder / CHECKPOINT
     if checkpoint.exists():
         load_state(checkpoint, training.state)

@@ -10,11 +10,10 @@ import torch
 
 from cgipool.data.graphs import GraphSet
 from cgipool.errors import UserError
-from cgipool.files import write_json
 from cgipool.pool import method_named
 from cgipool.training.checkpoint import header_of, load_checkpoint, save_tensors, seconds_of
 from cgipool.training.engine import HISTORY, Group
-from cgipool.training.initial import fit_encoder, initial_model
+from cgipool.training.initial import fit_encoder, initial_model, write_encoder
 from cgipool.training.log import Log
 from cgipool.training.metrics import report
 from cgipool.training.outcome import CHECKPOINT, METRICS, Outcome, finish_split, give_up
@@ -98,7 +97,7 @@ class Run:
         if (tasks[0].folder / CHECKPOINT).exists():
             self._resume()
         for task, encoder in zip(tasks, self.group.encoders, strict=True):
-            write_json(task.folder / "encoder.json", encoder.to_json())
+            write_encoder(task.folder, encoder)
             _log(task).cut_back_to(min(self.epoch, self.epoch_of(task)))  # one that has stopped logs no more
         self._note_stopped()
 
