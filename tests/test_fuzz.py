@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from fuzz import mutate
 from fuzz.kinds import KINDS
@@ -55,3 +56,14 @@ def test_what_is_no_refusal_is_noticed(errors: str) -> None:
     with pytest.raises(Failure):
         check_text(["data", "info"], "\x1b[31m")
     check_refusal(["data", "info"], "a warning\ncgipool: a damaged file\n")
+
+
+def test_sparse_tensors_of_pyg_files_are_one_line(tmp_path: Path) -> None:
+    """Found by the fuzzers: torch has no storage of them to compare with the size of the file."""
+    from cgipool.data.importers import import_data
+    from cgipool.errors import UserError
+
+    graph = {"edge_index": torch.tensor([[0, 1], [1, 0]]), "x": torch.eye(2).to_sparse(), "y": 0}
+    torch.save([graph], tmp_path / "data.pt")
+    with pytest.raises(UserError, match="x is a sparse tensor, which is not read"):
+        import_data(tmp_path / "data.pt")

@@ -50,6 +50,10 @@ def _check_expansion(graphs: list[dict[str, Any]], size: int, max_size: int | No
     for held in graphs:
         for key, value in held.items():
             if hasattr(value, "untyped_storage"):
+                if getattr(value, "is_sparse", False) or getattr(value, "is_sparse_csr", False):
+                    raise UserError(
+                        f"{excerpt(str(key))} is a sparse tensor, which is not read; save it as a dense one"
+                    )
                 if value.numel() * value.element_size() > value.untyped_storage().nbytes():
                     raise UserError(f"{excerpt(key)} is larger than what the file holds of it")
             elif key == "num_nodes" and isinstance(value, int):
