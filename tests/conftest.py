@@ -1,6 +1,7 @@
 """Fixtures that several test folders share: where the data sets are, and a cache of the test's own."""
 
 import copy
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -93,3 +94,19 @@ def browser() -> Iterator[Any]:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def as_format_1() -> Callable[[Path], None]:
+    """Turns a saved set into one as versions before digests wrote it."""
+    from cgipool.data.store import KEYS
+
+    def rewrite(folder: Path) -> None:
+        path = folder / "graphset.json"
+        index = json.loads(path.read_text(encoding="utf-8"))
+        index = {key: index[key] for key in KEYS}
+        for about in index["arrays"].values():
+            del about["sha256"]
+        path.write_text(json.dumps(index | {"format": 1}, indent=1), encoding="utf-8")
+
+    return rewrite

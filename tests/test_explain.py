@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -509,9 +510,12 @@ def test_a_table_for_a_graph(model_file: Path, capsys: pytest.CaptureFixture) ->
     assert "nodes kept  edges kept  best by y_d " in said
 
 
-def test_broken_graphs_are_told(model_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_broken_graphs_of_older_sets_are_told(
+    model_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture, as_format_1: Callable[[Path], None]
+) -> None:
     some = load_dataset("motifs").subset(range(20))
     some.save(tmp_path / "graphs")
+    as_format_1(tmp_path / "graphs")
     edges = np.load(tmp_path / "graphs" / "edge_disp.npy")
     edges[some.edge_ptr[some.node_ptr[7]]] = 10_000
     np.save(tmp_path / "graphs" / "edge_disp.npy", edges)

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -88,18 +89,8 @@ def test_a_csv_of_predictions_is_harmless_in_a_spreadsheet_and_a_terminal() -> N
     ]
 
 
-def as_format_1(folder: Path) -> None:
-    """A saved set as versions before digests wrote it."""
-    index = json.loads((folder / "graphset.json").read_text(encoding="utf-8"))
-    for name in ("sha256", "column_names", "featurizer"):
-        index.pop(name, None)
-    for array in index["arrays"].values():
-        array.pop("sha256")
-    (folder / "graphset.json").write_text(json.dumps(index | {"format": 1}), encoding="utf-8")
-
-
 def test_a_broken_graph_of_an_older_set_is_told_and_does_not_stop_the_rest(
-    model: Path, graphs: GraphSet, tmp_path: Path, capsys: pytest.CaptureFixture
+    model: Path, graphs: GraphSet, tmp_path: Path, capsys: pytest.CaptureFixture, as_format_1: Callable[[Path], None]
 ) -> None:
     as_format_1(tmp_path / "graphs")
     path = tmp_path / "graphs" / "edge_disp.npy"

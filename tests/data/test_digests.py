@@ -33,15 +33,6 @@ def failure(action: Callable[[], object]) -> str:
     return ""
 
 
-def old_index(folder: Path) -> None:
-    """Make the index that versions before digests wrote."""
-    index = json.loads((folder / "graphset.json").read_text())
-    index = {key: index[key] for key in store.KEYS}
-    for about in index["arrays"].values():
-        del about["sha256"]
-    (folder / "graphset.json").write_text(json.dumps(index | {"format": 1}, indent=1))
-
-
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The array files that were hashed."""
@@ -118,10 +109,12 @@ def test_a_set_cannot_be_made_to_look_older(
 
 
 @pytest.mark.parametrize("mmap", [False, True])
-def test_sets_saved_before_there_were_digests(tmp_path: Path, own_cache: Path, mmap: bool) -> None:
+def test_sets_saved_before_there_were_digests(
+    tmp_path: Path, own_cache: Path, mmap: bool, as_format_1: Callable[[Path], None]
+) -> None:
     graphs = motifs(6)
     graphs.save(tmp_path / "set")
-    old_index(tmp_path / "set")
+    as_format_1(tmp_path / "set")
     assert_equal(GraphSet.load(tmp_path / "set", mmap=mmap), graphs)
     assert store.content_digest(tmp_path / "set") is None
     pointers = np.load(tmp_path / "set" / "node_ptr.npy")
@@ -240,7 +233,9 @@ def test_damaged_cache_entries_are_rebuilt_and_said(tmp_path: Path, own_cache: P
 
 
 @pytest.mark.parametrize("damage", ["no index", "a file", "a link", "an older version"])
-def test_what_is_not_an_entry_is_replaced(tmp_path: Path, own_cache: Path, damage: str) -> None:
+def test_what_is_not_an_entry_is_replaced(
+    tmp_path: Path, own_cache: Path, damage: str, as_format_1: Callable[[Path], None]
+) -> None:
     folder = write_tu(tmp_path / "TOY")
     right = load_dataset(folder)
     (entry,) = (own_cache / "parsed").iterdir()
@@ -249,7 +244,7 @@ def test_what_is_not_an_entry_is_replaced(tmp_path: Path, own_cache: Path, damag
     if damage == "no index":
         (entry / "graphset.json").unlink()
     elif damage == "an older version":
-        old_index(entry)
+        as_format_1(entry)
     else:
         entry.rename(tmp_path / "moved")
         entry.touch() if damage == "a file" else entry.symlink_to(tmp_path / "mine")

@@ -138,7 +138,7 @@ class Result:
         head += f", ensemble of {self.ensemble}" if self.ensemble > 1 else ""
         changed = "".join(f", {name}={value!r}" for name, value in self.settings.items())
         lines = [head, f"  recipe {self.recipe}{changed}, seed {self.seed}"]
-        for metric in self.rows[0]["test"] if self.rows else ():
+        for metric in shown(self.rows[0]["test"], self.classes) if self.rows else ():
             mean, deviation, _ = self.summary(metric)
             spread = "" if deviation is None else f" ± {deviation:.4f} (SD)"
             lines.append(f"  test {metric:<17} " + ("not defined" if mean is None else f"{mean:.4f}{spread}"))
