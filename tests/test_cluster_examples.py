@@ -94,7 +94,7 @@ def test_a_training_that_the_time_limit_ended_is_queued_again(
 
 
 def test_commands_of_the_page_are_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    text = (REPOSITORY / "docs" / "scaling.md").read_text(encoding="utf-8")
+    text = (REPOSITORY / "docs" / "howto" / "scaling.md").read_text(encoding="utf-8")
     lines = [line for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
     assert len(lines) >= 8
     for line in lines:

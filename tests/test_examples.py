@@ -13,7 +13,7 @@ from cgipool.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-PAGES = ("index.md", "classifier.md", "gpu.md")
+PAGES = ("index.md", "howto/classifier.md", "howto/gpu.md")
 """Pages whose code and commands run here; others have tests of their own."""
 
 
@@ -71,6 +71,6 @@ def test_the_site_builds_without_a_dead_link(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs", reason="needs mkdocs")
     done = run(ROOT, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path))
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "api" / "index.html").is_file()
+    assert (tmp_path / "reference" / "api" / "index.html").is_file()
     text = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert not re.findall(r'(?:src|href)="https?://(?!squidfunk)[^"]*\.(?:js|css|woff2?)', text), "nothing is fetched"

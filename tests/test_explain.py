@@ -66,7 +66,7 @@ SMILES = [
     "FC(F)(F)S(=O)(=O)O",
 ]
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-TEXT = (DOCS / "explain.md").read_text(encoding="utf-8")
+TEXT = (DOCS / "howto" / "explain.md").read_text(encoding="utf-8")
 COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL) for line in block.splitlines()]
 EXAMPLE = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)[0]
 

@@ -1,4 +1,4 @@
-"""The table of docs/methods.md: the parameters it names are those that the modules have."""
+"""The table of docs/reference/methods.md: the parameters it names are those that the modules have."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from cgipool.layers import InputSize
 from cgipool.network import Network
 from cgipool.pool import METHODS, Sizes
 
-DOCS = Path(__file__).resolve().parents[1] / "docs" / "methods.md"
+DOCS = Path(__file__).resolve().parents[1] / "docs" / "reference" / "methods.md"
 ROW = re.compile(r"^\| `([\w-]+)`(, released form)? \| ([\d,]+) \|", re.MULTILINE)
 NCI1 = Sizes(29.8654501216545, 30)
 

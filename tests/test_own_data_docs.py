@@ -1,4 +1,4 @@
-"""docs/own-data.md: its tables are those of its commands, and commands and examples run as they stand."""
+"""docs/howto/own-data.md: its tables are those of its commands, and commands and examples run as they stand."""
 
 import re
 import shlex
@@ -16,7 +16,7 @@ from cgipool.data.importers import FORMATS, read_ids
 from cgipool.data.importers.labels import MOST
 from cgipool.data.molecules import ATOM
 
-TEXT = (Path(__file__).resolve().parents[1] / "docs" / "own-data.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).resolve().parents[1] / "docs" / "howto" / "own-data.md").read_text(encoding="utf-8")
 COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL) for line in block.splitlines()]
 DRUGS, *NETWORKS = re.findall(r"```csv\n(.*?)```", TEXT, re.DOTALL)
 PYTHON = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)

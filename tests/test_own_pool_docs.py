@@ -1,4 +1,4 @@
-"""docs/own-pool.md: its pool is one, and its commands run as they stand."""
+"""docs/tutorials/own-pool.md: its pool is one, and its commands run as they stand."""
 
 import json
 import re
@@ -11,7 +11,7 @@ import pytest
 from cgipool.cli import main
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-TEXT = (DOCS / "own-pool.md").read_text(encoding="utf-8")
+TEXT = (DOCS / "tutorials" / "own-pool.md").read_text(encoding="utf-8")
 EXAMPLE = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)[0]
 COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL) for line in block.splitlines()]
 

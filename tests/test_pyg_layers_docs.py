@@ -1,4 +1,4 @@
-"""docs/pyg-layers.md: its code runs as it stands and learns, and its table and links are right."""
+"""docs/howto/pyg-layers.md: its code runs as it stands and learns, and its table and links are right."""
 
 import inspect
 import re
@@ -10,8 +10,8 @@ import torch
 
 from cgipool import nn
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
-TEXT = (DOCS / "pyg-layers.md").read_text(encoding="utf-8")
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "howto" / "pyg-layers.md"
+TEXT = PAGE.read_text(encoding="utf-8")
 CODE = [textwrap.dedent(block) for block in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)]
 TABLE = re.findall(r"^\| `(\w+Pooling)(\(.*?\))` \|", TEXT, re.MULTILINE)
 
@@ -22,7 +22,7 @@ def test_code() -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         for block in CODE:
-            exec(compile(block, "docs/pyg-layers.md", "exec"), names)
+            exec(compile(block, "docs/howto/pyg-layers.md", "exec"), names)
     assert names["loss"].item() < 0.9, "five epochs taught little: of four classes, guessing costs log 4"
     assert names["aux_loss"].requires_grad
     first, last = names["perm1"], names["perm2"]
@@ -41,4 +41,4 @@ def test_table_names_every_layer_with_its_arguments() -> None:
 
 def test_links() -> None:
     for target in re.findall(r"\]\((?!https?:)([^)]+)\)", TEXT):
-        assert (DOCS / target).resolve().is_file(), target
+        assert (PAGE.parent / target).resolve().is_file(), target

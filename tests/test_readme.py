@@ -15,7 +15,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 NETWORKS, PYTHON, LAYER = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-RELEASED = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "method.md").read_text(encoding="utf-8"), re.DOTALL)[0]
+METHOD = (ROOT / "docs" / "explanation" / "method.md").read_text(encoding="utf-8")
+RELEASED = re.findall(r"```python\n(.*?)```", METHOD, re.DOTALL)[0]
 
 
 def test_it_is_read_in_two_minutes():
@@ -59,7 +60,7 @@ def test_released_example_runs(tmp_path, monkeypatch, tu_archive):
 
 
 PAGES = [
-    path for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if "\ncgipool " in path.read_text()
+    path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if "\ncgipool " in path.read_text()
 ]
 
 

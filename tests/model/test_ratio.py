@@ -59,7 +59,7 @@ def clique(values: list[float]) -> GraphSet:
 
 @pytest.mark.parametrize(("conv", "matters"), [("gcn", False), ("gin", False), ("gcn-root", True), ("sage", True)])
 def test_where_the_order_of_tied_nodes_matters(conv: str, matters: bool) -> None:
-    """As docs/methods.md says."""
+    """As docs/reference/methods.md says."""
     answers = []
     for values in ([0.5, -1.0, 2.0], [2.0, 0.5, -1.0]):
         case = case_of(clique(values))

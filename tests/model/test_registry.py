@@ -10,7 +10,7 @@ import pytest
 from cgipool.pool import METHODS
 
 TESTS = Path(__file__).resolve().parents[1]
-SECTIONS = TESTS.parent / "docs" / "methods.md"
+SECTIONS = TESTS.parent / "docs" / "reference" / "methods.md"
 
 NAMES = {
     "set2set",
@@ -72,10 +72,10 @@ def test_every_method_names_its_paper(name: str) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_has_a_section(name: str) -> None:
-    assert SECTIONS.is_file(), "docs/methods.md is missing"
+    assert SECTIONS.is_file(), "docs/reference/methods.md is missing"
     headings = [line.strip() for line in SECTIONS.read_text(encoding="utf-8").splitlines() if line.startswith("## ")]
     title = METHODS[name].title
-    assert headings.count(f"## {title}") == 1, f"docs/methods.md needs one section '## {title}' for {name}"
+    assert headings.count(f"## {title}") == 1, f"docs/reference/methods.md needs one section '## {title}' for {name}"
 
 
 @pytest.mark.parametrize("name", METHODS)

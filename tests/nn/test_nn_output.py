@@ -82,7 +82,7 @@ def test_checkpoint_without_reentrance(name: str, graphs: Graphs) -> None:
 
 @every
 def test_reentrant_checkpoint(name: str, graphs: Graphs) -> None:
-    """Torch gives a plain tuple of what it is given; docs/pyg-layers.md names the way around."""
+    """Torch gives a plain tuple of what it is given; docs/howto/pyg-layers.md names the way around."""
     layer = LAYERS[name](DIM, 0.5).double()
     expected = gradients(layer, layer, graphs)
 

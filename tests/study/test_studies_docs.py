@@ -1,4 +1,4 @@
-"""docs/studies.md: its commands run as they stand, its file is a study, its table is true."""
+"""docs/howto/studies.md: its commands run as they stand, its file is a study, its table is true."""
 
 import re
 import shlex
@@ -12,7 +12,7 @@ from cgipool.study.plan import read_study, study_of
 from cgipool.study.search_file import search_of
 
 ROOT = Path(__file__).resolve().parents[2]
-TEXT = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "howto" / "studies.md").read_text(encoding="utf-8")
 COMMANDS = [
     line
     for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)

@@ -5,8 +5,8 @@ An epoch takes a time for each of its steps and one for each node, by a factor o
 
 On a GPU the numbers are fitted to the 392 cells of results/, all on one H200 and most of them several at a time: 87 %
 took between half and twice what the model says, 65 % were within a factor of 1.5. With the cells of each data set
-predicted by a fit to the others it is 82 % and 57 %. On a CPU the factors of methods are those of docs/performance.md,
-and those of convolutions come from one measurement.
+predicted by a fit to the others it is 82 % and 57 %. On a CPU the factors of methods are those of
+docs/explanation/performance.md, and those of convolutions come from one measurement.
 """
 
 import math

@@ -305,7 +305,7 @@ STRONG = {
     ),
     "social": Recipe(name="strong-social", epochs=120),
 }
-"""By family of data sets, the settings that did best on validation graphs: docs/recipes.md has the search."""
+"""By family of data sets, the settings that did best on validation graphs (docs/explanation/recipes.md)."""
 
 RECIPES = {recipe.name: recipe for recipe in (PAPER, RELEASED, *STRONG.values())}
 

@@ -1,7 +1,7 @@
 """Segmented sums: what most operations on a CPU are made of.
 
-`embedding_bag` is the fast segmented sum on a CPU (docs/performance.md has it against gather and scatter), and each of
-its bags is summed by one thread, so results do not depend on scheduling.
+`embedding_bag` is the fast segmented sum on a CPU (docs/explanation/performance.md has it
+against gather and scatter), and each of its bags is summed by one thread, so results do not depend on scheduling.
 """
 
 import torch
