@@ -5,11 +5,14 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.core import TyperGroup
+from typer.main import get_command
 
-from cgipool.cli import main
+from cgipool.cli import app, main
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -67,6 +70,14 @@ def test_commands_of_a_page(
         assert main(words) == 0, f"{line}: {capsys.readouterr().err}"
 
 
+def options_by_command(command: TyperGroup, path: str) -> Iterator[tuple[str, list[str]]]:
+    """The long options of every command under this one."""
+    for name, each in command.commands.items():
+        yield f"{path} {name}", [option for parameter in each.params for option in parameter.opts if option[:2] == "--"]
+        if isinstance(each, TyperGroup):
+            yield from options_by_command(each, f"{path} {name}")
+
+
 def test_the_site_builds_without_a_dead_link(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs", reason="needs mkdocs")
     done = run(ROOT, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path))
@@ -74,3 +85,9 @@ def test_the_site_builds_without_a_dead_link(tmp_path: Path) -> None:
     assert (tmp_path / "reference" / "api" / "index.html").is_file()
     text = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert not re.findall(r'(?:src|href)="https?://(?!squidfunk)[^"]*\.(?:js|css|woff2?)', text), "nothing is fetched"
+    commands = (tmp_path / "reference" / "command-line" / "index.html").read_text(encoding="utf-8")
+    for path, options in options_by_command(get_command(app), "cgipool"):
+        _, _, section = commands.partition(f'id="{path.replace(" ", "-")}"')
+        section, _, _ = section.partition("<h2" if path.count(" ") == 1 else "<h3")
+        assert section, path
+        assert all(option in section for option in options), path
