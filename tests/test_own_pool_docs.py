@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cgipool import ops
 from cgipool.cli import main
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -43,3 +44,23 @@ def test_files_that_are_named_exist() -> None:
     assert named
     for name in named:
         assert (DOCS.parent / name).is_file(), name
+
+
+COARSE = (DOCS / "howto" / "coarse-levels.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_pools_that_build_coarse_levels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    code = "\n\n".join(re.findall(r"```python\n(.*?)```", COARSE, re.DOTALL))
+    (tmp_path / "coarse.py").write_text(code, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (commands,) = re.findall(r"```sh\n(.*?)```", COARSE, re.DOTALL)
+    for command in [*commands.splitlines(), "cgipool methods check coarse:ClusterPool"]:
+        assert main(shlex.split(command)[1:]) == 0, capsys.readouterr().err
+    assert capsys.readouterr().out.count("fast engine: yes") == 2
+    for name in re.findall(r"`(src/[^`]+\.py)`", COARSE):
+        assert (DOCS.parent / name).is_file(), name
+    operations = re.findall(r"`(block_\w+)`", COARSE)
+    assert operations
+    assert all(hasattr(ops, name) for name in operations)
