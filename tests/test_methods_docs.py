@@ -1,4 +1,4 @@
-"""The table of docs/reference/methods.md: the parameters it names are those that the modules have."""
+"""Tables of docs/reference: parameters are those that the modules have, settings are those of the recipes."""
 
 import re
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 from cgipool.layers import InputSize
 from cgipool.network import Network
 from cgipool.pool import METHODS, Sizes
+from cgipool.training.recipe import PAPER, RELEASED, SETTINGS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "reference" / "methods.md"
 ROW = re.compile(r"^\| `([\w-]+)`(, released form)? \| ([\d,]+) \|", re.MULTILINE)
@@ -28,3 +29,15 @@ def test_parameters(name: str, released: bool) -> None:
     assert own == ROWS[name, released]
     if not released:
         assert sum(p.numel() for p in network.parameters()) - own == 79_298
+
+
+def test_the_settings_are_those_of_the_recipes() -> None:
+    def written(value: object) -> str:
+        return f"`{value}`" if isinstance(value, str) else str(value).lower()
+
+    text = (DOCS.parent / "recipes.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (\S+) \| (\S* ?)\| ", text.partition("## All settings")[2], re.MULTILINE)
+    assert [name for name, _, _ in rows] == list(SETTINGS)
+    for name, paper, released in rows:
+        assert paper == written(getattr(PAPER, name)), name
+        assert (released.strip() or paper) == written(getattr(RELEASED, name)), name

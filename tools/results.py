@@ -25,7 +25,11 @@ from search_tables import SEARCH_TABLES, Search
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 STORES = tuple(folder for folder in sorted((REPOSITORY / "results").iterdir()) if folder.is_dir())
-PAGES = ("README.md", "results/README.md", "docs/explanation/reproduction.md", "docs/explanation/recipes.md")
+PAGES = (
+    "README.md",
+    "results/README.md",
+    *(page.relative_to(REPOSITORY).as_posix() for page in sorted((REPOSITORY / "docs").rglob("*.md"))),
+)
 FIGURES = ("table1-ranks", "figure3-curves", "table1-splits", "strong-ranks")
 PLACE = re.compile(
     r"(<!-- results: (?P<what>[\w-]+)(?: (?P<name>[\w-]+))? -->\n).*?(<!-- end of results -->)", re.DOTALL
