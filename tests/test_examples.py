@@ -16,7 +16,7 @@ from cgipool.cli import app, main
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-PAGES = ("index.md", "howto/classifier.md", "howto/gpu.md")
+PAGES = ("index.md", "howto/classifier.md", "howto/gpu.md", "reference/api.md")
 """Pages whose code and commands run here; others have tests of their own."""
 
 
