@@ -15,7 +15,7 @@ def gained(views: Views, view: View) -> str:
     return _paired_table(
         view,
         lambda method, context: by_the_paper(views, method, context),
-        f"Recipe {view.study.name} minus recipe paper, where the latter was run",
+        f"Recipe {view.study.name} minus recipe paper, where both were run",
     )
 
 
@@ -50,13 +50,13 @@ def sweep(views: Views, view: View) -> str:
     for number_of_row, row in enumerate(block.rows):
         rows += [row, ["minus Table 1", *told(number_of_row, lambda e: _signed(found.get(e.wanted.key)))]]
         if view.methods == ["cgi"]:
-            rows.append(["discriminator right", *told(number_of_row, lambda e: levels(e, "discriminator_accuracy"))])
+            rows.append(["discriminator accuracy", *told(number_of_row, lambda e: levels(e, "discriminator_accuracy"))])
     words = [
         "Test accuracy in percent: mean over splits ± its standard error.",
-        f"Under it: minus the cell of Table 1, ± the standard error of the corrected paired test. {_marks(found)}",
+        f"Under it: difference to Table 1, ± the standard error of the corrected paired test. {_marks(found)}",
     ]
     if view.methods == ["cgi"]:
-        words.append("Under that: how often the discriminator is right on validation graphs, level by level.")
+        words.append("Under that: the accuracy of the discriminator on validation graphs, level by level.")
     head = [block.head[0], *(f"{view.layout.columns} {column}" for column in view.columns)]
     return markdown_block(replace(block, words=words, head=head, rows=rows))
 

@@ -24,8 +24,8 @@ FAMILIES = {
 CLAIMED = {"social networks": 1.21, "bioinformatics": 1.43, "molecules": 0.45}
 """Section 4.2: CGIPool "outperforms state-of-the-art models by up to" so many percent."""
 
-DIAGNOSTICS = {"mi": "L_MI", "discriminator_accuracy": "discriminator right", "overlap": "shared nodes"}
-"""What CGIPool tells of its mutual-information term, and how a table calls it."""
+DIAGNOSTICS = {"mi": "L_MI", "discriminator_accuracy": "discriminator accuracy", "overlap": "shared nodes"}
+"""Diagnostics of the mutual-information term, with their names in tables."""
 
 BEGINNING = 5
 """Epochs that count as the beginning of a training."""
@@ -57,7 +57,7 @@ def recipes(views: Views, view: View) -> str:
         rows += [ours, ["recipe paper", *(_beside(views, entry) for entry in entries)], *published]
         together = [_together(views, entry) for entry in entries]
         rows += [["ten together", *together]] if set(together) != {number(None)} else []
-    under = ["Under it: the mean by recipe paper, then the published one, each with ours minus it in parentheses."]
+    under = ["Under it: the mean with recipe paper, then the published one, each with ours minus it in parentheses."]
     if any(row[0] == "ten together" for row in rows):
         splits = max(len(entry.record.splits) for entry in views["ensembles"].entries if entry.record)
         under.append(f"Ten together: an ensemble of ten minus the mean of its members, on the first {splits} splits.")
@@ -138,8 +138,8 @@ def times(views: Views) -> str:
     whole = f"{len(ours)} of {len({e.wanted.key for e in entries})}"
     rows.append(["both tables and the figure", whole, "", *_took(list(ours.values()))])
     words = [
-        "Cells that an earlier line has are not counted again. Several cells share the device, so the sum of their "
-        "times is longer than the wall time, during which at least one of them was in hand.",
+        "Cells that an earlier line includes are not counted again. Several cells share the device, so the sum of "
+        "their times is longer than the wall time, during which at least one of them was running.",
     ]
     return markdown_block(Block("", words, ["study", "cells", "not above", "sum over cells", "wall time"], rows))
 
@@ -259,9 +259,9 @@ def diagnostics(views: Views, view: View) -> str:
         alpha = entry.record.cell["recipe"]["alpha"]
         rows.append([context, f"{alpha:g}", *(levels(entry, name) for name in DIAGNOSTICS)])
     words = [
-        "Means over 20 splits on the validation graphs, one number per level. A discriminator that knows nothing has "
+        "Means over 20 splits on the validation graphs, one number per level. A discriminator at chance has "
         "L_MI = 2 ln 2 = 1.39, in the released form ln 2 = 0.69, and is right in half of the cases; at ratio 0.8 the "
-        "two selections share at least 0.75 of their nodes, by counting alone, and 0.8 if they are drawn at random.",
+        "two selections share at least 0.75 of their nodes by counting alone, and 0.8 if drawn at random.",
     ]
     head = ["data set", "α", *DIAGNOSTICS.values()]
     return markdown_block(Block("", words, head, rows))
@@ -295,9 +295,7 @@ def settings(views: Views) -> str:
     changed = {
         (row, column) for row, line in enumerate(rows) for column in range(2, len(line)) if line[column] != line[1]
     }
-    return markdown_block(
-        Block("", ["What departs from recipe paper is bold."], ["setting", *recipes], rows, strong=changed)
-    )
+    return markdown_block(Block("", ["Bold: differs from recipe paper."], ["setting", *recipes], rows, strong=changed))
 
 
 TABLES: dict[str, Callable[..., str]] = {

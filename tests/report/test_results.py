@@ -209,4 +209,4 @@ def test_a_sweep_is_beside_its_cell_of_table_1(tmp_path: Path) -> None:
     views = results.read(tmp_path).studies
     _, difference, right = rows(paired_tables.sweep(views, views["alpha"]))
     assert difference == ["minus Table 1", "–", "−3.05 ± 0.09 ▼"]
-    assert right == ["discriminator right", "0.50 / 0.50 / 0.50", "0.50 / 1.00 / 0.50"]
+    assert right == ["discriminator accuracy", "0.50 / 0.50 / 0.50", "0.50 / 1.00 / 0.50"]
