@@ -177,7 +177,7 @@ def _tested(one: Against) -> list[str]:
 
 
 def _ranks(view: View) -> Block:
-    head = ["method", "not told apart from", "average rank"]
+    head = ["method", "not significantly different from", "average rank"]
     ranks = view.ranks
     if ranks is None:
         return Block("Average ranks", [], head, [])
