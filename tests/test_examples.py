@@ -16,7 +16,15 @@ from cgipool.cli import app, main
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-PAGES = ("index.md", "howto/classifier.md", "howto/gpu.md", "reference/api.md")
+PAGES = (
+    "index.md",
+    "howto/classifier.md",
+    "howto/gpu.md",
+    "reference/api.md",
+    "reference/methods.md",
+    "reference/recipes.md",
+    "reference/command-line.md",
+)
 """Pages whose code and commands run here; others have tests of their own."""
 
 
