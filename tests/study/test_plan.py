@@ -215,11 +215,13 @@ def test_settings_on_the_command_line() -> None:
 
 def test_only() -> None:
     study = study_of(SMALL)
-    assert [c.at["ratio"] for c in study.only(parse_only("method=cgi"))] == [0.5, 0.8]
-    assert [c.name for c in study.only(parse_only("ratio=0.5,method=topk"))] == ["method=topk,dataset=motifs,ratio=0.5"]
+    assert [c.at["ratio"] for c in study.only(parse_only(["method=cgi"]))] == [0.5, 0.8]
+    assert [c.name for c in study.only(parse_only(["ratio=0.5", "method=topk"]))] == [
+        "method=topk,dataset=motifs,ratio=0.5"
+    ]
     for text, said in (("method", "not of the form"), ("metod=cgi", "unknown axis"), ("method=sag", "unknown method")):
         with pytest.raises(UserError, match=said):
-            study.only(parse_only(text))
+            study.only(parse_only([text]))
 
 
 def test_shares_are_a_division_by_cost() -> None:

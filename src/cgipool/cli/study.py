@@ -21,8 +21,10 @@ app = typer.Typer(help="Run whole evaluations from a file, and keep their result
 
 STUDY = Annotated[Path, typer.Argument(metavar="FILE", help="A study file, such as studies/table1.toml.")]
 ONLY = Annotated[
-    str | None,
-    typer.Option(metavar="AXIS=VALUE,…", help="Only these cells, such as method=cgi,method=topk,dataset=NCI1."),
+    list[str] | None,
+    typer.Option(
+        metavar="AXIS=VALUE,…", help="Only these cells, such as method=cgi,method=topk,dataset=NCI1. Can be repeated."
+    ),
 ]
 AGAIN = 75
 """Exit code: stopped with work left; the same command goes on. (EX_TEMPFAIL, on which job schedulers requeue.)"""
@@ -133,7 +135,7 @@ def kinds_checked(text: str) -> list[str]:
     return devices
 
 
-def _chosen(study: "Study", only: str | None, shard: str | None, device: str) -> list["Cell"]:
+def _chosen(study: "Study", only: list[str] | None, shard: str | None, device: str) -> list["Cell"]:
     from cgipool.study.estimate import predicted
     from cgipool.study.share import parse_shard, share_of
 
@@ -147,10 +149,10 @@ def _chosen(study: "Study", only: str | None, shard: str | None, device: str) ->
     return mine
 
 
-def parse_only(text: str | None) -> dict[str, list[str]]:
-    """ "method=cgi,method=topk,dataset=NCI1" → the values by axis."""
+def parse_only(texts: list[str] | None) -> dict[str, list[str]]:
+    """["method=cgi,method=topk", "dataset=NCI1"] → the values by axis."""
     wanted: dict[str, list[str]] = {}
-    for part in text.split(",") if text else []:
+    for part in ",".join(texts or ()).split(",") if texts else ():
         axis, equals, value = part.partition("=")
         if not equals:
             raise UserError(f"--only {part!r} is not of the form AXIS=VALUE")
