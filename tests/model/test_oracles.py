@@ -692,7 +692,7 @@ def negatives(level: Level, site: int) -> dict[int, int]:
 def test_negatives_go_round_each_graph(seed: int, way: str) -> None:
     level = first_level(random_case(seed, sizes=WITH_LONE), way, key=seed)
     for coarser in (level, half(level)):
-        own, n = negatives(coarser, 1), int((coarser.size > 0).sum())
+        own, n = negatives(coarser, 1), int((coarser.sizes > 0).sum())
         by_graph = [[row for row in own if coarser.graph[row] == g] for g in range(n)]
         for g, mine in enumerate(by_graph):
             if len(mine) == 1:

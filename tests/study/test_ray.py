@@ -18,6 +18,7 @@ import pytest
 
 from cgipool import load_dataset
 from cgipool.cli import main
+from cgipool.data.importers.lines import Asked
 from cgipool.errors import UserError
 from cgipool.fitted import FittedModel
 from cgipool.predict import Rows, written
@@ -362,7 +363,7 @@ def test_prediction_by_tasks_is_that_of_one_process(tmp_path: Path) -> None:
     assert main(["fit", str(tmp_path / "set"), "--out", str(model), *words]) == 0
     fitted = FittedModel.load(model)
     (alone,) = written(fitted, chunks_of(tmp_path / "set", fitted), as_json=True)
-    wish = Wish(str(tmp_path / "set"), None, "cpu", as_json=True, strict=False)
+    wish = Wish(str(tmp_path / "set"), Asked(), "cpu", as_json=True, strict=False)
     parts = list(in_order(2, model, wish, range(0, 100, 40), 100))
     assert [part.graphs for part in parts] == [40, 40, 20]
     assert json.loads(parts[2].text.splitlines()[0])["id"] == ' "the", \n80'
