@@ -366,7 +366,7 @@ def test_prediction_by_tasks_is_that_of_one_process(tmp_path: Path) -> None:
     wish = Wish(str(tmp_path / "set"), Asked(), "cpu", as_json=True, strict=False)
     parts = list(in_order(2, model, wish, range(0, 100, 40), 100))
     assert [part.graphs for part in parts] == [40, 40, 20]
-    assert json.loads(parts[2].text.splitlines()[0])["id"] == ' "the", \n80'
+    assert json.loads(parts[2].text.splitlines()[0])["id"] == ' "the", \\n80', "control characters are escaped"
     told, expected = ([json.loads(line) for line in text.splitlines()] for text in (_joined(parts), alone.text))
     assert [row["id"] for row in told] == [row["id"] for row in expected]
     for row, other in zip(told, expected, strict=True):
