@@ -43,13 +43,13 @@ REQUIRED_LOADING = 10.0
 def ours(name: str, method: str):
     """A function that trains one epoch with this library."""
     from cgipool.data import load_dataset, random_splits
+    from cgipool.training.job import Job
+    from cgipool.training.loop import Training, flushed_denormals
     from cgipool.training.recipe import PAPER
-    from cgipool.training.split import Training, flushed_denormals
-    from cgipool.training.task import Task
 
     graphs = load_dataset(DATA / f"{name}.zip")
     (split,) = random_splits(graphs, seed=0, indices=[0])
-    training = Training(Task(method, PAPER, split, 0, "cpu", Path()), graphs)
+    training = Training(Job(method, PAPER, split, 0, "cpu", Path()), graphs)
 
     def epoch() -> None:
         with flushed_denormals():

@@ -38,9 +38,9 @@ import gpu_measures
 import peer_methods
 from cgipool.errors import UserError
 from cgipool.pool import METHODS
-from cgipool.training.engine import HISTORY
 from cgipool.training.recipe import PAPER
-from cgipool.training.together import stackable
+from cgipool.training.stacked.group import HISTORY
+from cgipool.training.stacked.host import stackable
 from cpu import DATA
 from gpu_measures import COSTLIEST, FLOAT, WARM_UP
 

@@ -21,10 +21,10 @@ from torch.profiler import ProfilerActivity, profile
 
 import peer
 from cgipool.data import load_dataset, random_splits
-from cgipool.training.engine import Group
+from cgipool.training.job import Job
 from cgipool.training.recipe import PAPER
-from cgipool.training.task import Task
-from cgipool.training.together import alike
+from cgipool.training.stacked.group import Group
+from cgipool.training.stacked.host import alike
 from cpu import DATA
 
 WARM_UP, PART_EPOCHS, PEER_EPOCHS, PROFILED_STEPS, COSTLIEST = 2, 3, 5, 4, 20
@@ -83,7 +83,7 @@ def measure_ours(name: str, method: str, splits: int, epochs: int, device: str) 
     graphs = load_dataset(DATA / f"{name}.zip")
     drawn = random_splits(graphs, seed=0, indices=range(splits))
     start = time.perf_counter()
-    groups = alike([Task(method, PAPER, split, 0, device, Path("unused")) for split in drawn], graphs)
+    groups = alike([Job(method, PAPER, split, 0, device, Path("unused")) for split in drawn], graphs)
     group = Group(max(groups, key=len), graphs)
     wait(device)
     yield {"splits": len(group.tasks), "groups": len(groups), "build": time.perf_counter() - start}

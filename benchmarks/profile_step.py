@@ -17,9 +17,9 @@ from torch.profiler import ProfilerActivity, profile
 
 from cgipool import ops
 from cgipool.data import load_dataset, random_splits
+from cgipool.training.job import Job, epoch_ids
+from cgipool.training.loop import Training, flushed_denormals
 from cgipool.training.recipe import PAPER, Recipe
-from cgipool.training.split import Training, flushed_denormals
-from cgipool.training.task import Task, epoch_ids
 from cpu import DATA, REQUIRED
 
 PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm")
@@ -28,7 +28,7 @@ PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm")
 def prepare(name: str, recipe: Recipe) -> Training:
     graphs = load_dataset(DATA / f"{name}.zip")
     (split,) = random_splits(graphs, seed=0, indices=[0])
-    training = Training(Task("cgi", recipe, split, 0, "cpu", Path()), graphs)
+    training = Training(Job("cgi", recipe, split, 0, "cpu", Path()), graphs)
     training.train_epoch()
     return training
 

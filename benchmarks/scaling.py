@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from cgipool.training.shares import owners
+from cgipool.training.distributed.shares import owners
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "data"))
 from large_sets import write_large_tu

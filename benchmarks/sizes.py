@@ -24,10 +24,10 @@ from matplotlib.figure import Figure
 from cgipool.data import GraphSet
 from cgipool.data.splits import Split
 from cgipool.pool import METHODS
-from cgipool.training.engine import Group
+from cgipool.training.job import Job
 from cgipool.training.recipe import PAPER
-from cgipool.training.stack import Program
-from cgipool.training.task import Task
+from cgipool.training.stacked.group import Group
+from cgipool.training.stacked.stack import Program
 from gpu_measures import timed, wait
 
 SHOWN = ("cgi", "topk", "sag", "asap", "vip", "diffpool", "mincut", "set2set", "dgcnn", "none")
@@ -62,7 +62,7 @@ def measure(method: str, nodes: int, total: int, device: str) -> dict:
     graphs = rings(nodes, total)
     every = np.arange(graphs.n_graphs)
     recipe = PAPER.but(epochs=1, batch_size=graphs.n_graphs)
-    group = Group([Task(method, recipe, Split(0, every, every[:1], every[:1]), 0, device, Path("unused"))], graphs)
+    group = Group([Job(method, recipe, Split(0, every, every[:1], every[:1]), 0, device, Path("unused"))], graphs)
     group._mode(group._begin)
     before = torch.cuda.memory_allocated() if device == "cuda" else 0
     if device == "cuda":

@@ -5,7 +5,7 @@ from torch import nn
 
 from cgipool import load_dataset, train
 from cgipool.contract import check_method
-from cgipool.level import Level
+from cgipool.model.level import Level
 from cgipool.pool.base import Pooled
 
 

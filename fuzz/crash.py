@@ -61,7 +61,7 @@ def _store(folder: Path) -> Any:
 
 def _run(folder: Path) -> Any:
     from cgipool.training.checkpoint import load_tensors
-    from cgipool.training.log import Log
+    from cgipool.training.result import Log
 
     found: dict[str, Any] = {}
     for file in _visible(folder / "run"):

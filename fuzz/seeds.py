@@ -14,7 +14,7 @@ import torch
 from cgipool.cli import main
 from cgipool.data import GraphSet, motifs
 from cgipool.data.features import Encoder
-from cgipool.fitted import FittedModel
+from cgipool.inference.fitted import FittedModel
 from cgipool.pool import Sizes
 from cgipool.training.initial import model_of
 from cgipool.training.recipe import PAPER
@@ -189,8 +189,8 @@ def _write_store(folder: Path) -> None:
 def _write_runs(folder: Path) -> None:
     """A run that ended, and one whose second split was interrupted between two epochs."""
     from cgipool.data import load_dataset
+    from cgipool.training.job import Progress
     from cgipool.training.run import train
-    from cgipool.training.task import Progress
 
     def stop(progress: Progress) -> None:
         if progress.split == 1 and progress.epoch == 2:

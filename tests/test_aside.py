@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from cgipool import aside
-from cgipool.aside import PREVIOUS, private_folder
+from cgipool import files as aside
 from cgipool.cli import main
 from cgipool.data import GraphSet, motifs, sources
+from cgipool.files import PREVIOUS, private_folder
 
 WRITES = """
 import sys

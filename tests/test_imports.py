@@ -11,23 +11,21 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "cgipool"
 
 LAYERS = [
-    ("errors", "threads", "caches", "version", "words"),
-    ("aside", "files"),
+    ("caches", "errors", "version"),
+    ("files",),
     ("data",),
     ("ops",),
-    ("level",),
-    ("dense", "layers", "norm", "readout"),
+    ("model.level",),
+    ("model.layers", "model.norm", "model.readout"),
     ("pool",),
     ("nn",),
-    ("network",),
-    ("baselines",),
+    ("model",),
     ("training",),
     ("study",),
     ("report",),
-    ("released", "fitted", "inputs", "model_file"),
-    ("estimator", "predict", "predict_input", "predict_on_ray"),
+    ("inference",),
     ("contract",),
-    ("picture", "explain", "demo", "cli"),
+    ("explain", "cli"),
     ("__init__", "__main__"),
 ]
 """Modules and packages of cgipool, bottom to top; those of one row may know each other."""
@@ -43,7 +41,7 @@ WITHOUT_TORCH = [
     "cgipool.study.share",
     "cgipool.study.statistics",
     "cgipool.study.store",
-    "cgipool.training.log",
+    "cgipool.training.result",
     "cgipool.training.metrics",
     "cgipool.training.result",
 ]
@@ -55,7 +53,8 @@ FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 
 def part(path: Path) -> str:
     """The name in the table of a file of the package."""
-    return path.parts[0].removesuffix(".py")
+    parts = [name.removesuffix(".py") for name in path.parts]
+    return ".".join(parts[:2]) if ".".join(parts[:2]) in RANK else parts[0]
 
 
 def imported(path: Path) -> Iterator[tuple[int, str]]:
@@ -73,6 +72,8 @@ def imported(path: Path) -> Iterator[tuple[int, str]]:
 
 def target(name: str) -> str:
     """The name in the table that an imported name belongs to."""
+    if ".".join(name.split(".")[1:3]) in RANK:
+        return ".".join(name.split(".")[1:3])
     first = name.split(".")[1] if "." in name else "__init__"
     is_module = (PACKAGE / first).is_dir() or (PACKAGE / f"{first}.py").is_file()
     return first if is_module else "__init__"
@@ -101,11 +102,11 @@ def test_imports_go_down(path: Path) -> None:
 
 def test_an_upward_import_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = {
-        "from cgipool.training.split import Task": True,
-        "import cgipool.network": True,
+        "from cgipool.training.loop import train_split": True,
+        "import cgipool.model.network": True,
         "from cgipool import pool": True,
         "from cgipool import load_dataset": True,
-        "from ..level import Level": True,
+        "from ..model import network": True,
         "from .. import ops": True,
         "def late():\n    from cgipool.ops import sums": True,
         "from cgipool.errors import UserError": False,
@@ -113,9 +114,9 @@ def test_an_upward_import_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyP
         "from .graphs import GraphSet": False,
         "import torch": False,
     }
-    for name in ("train", "ops", "pool", "data"):
+    for name in ("training", "model", "ops", "pool", "data"):
         (tmp_path / name).mkdir()
-    for name in ("network", "level", "errors"):
+    for name in ("errors",):
         (tmp_path / f"{name}.py").touch()
     monkeypatch.setattr(sys.modules[__name__], "PACKAGE", tmp_path)
     for text, wrong in lines.items():

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from cgipool.report.blocks import Block, number
-from cgipool.report.compare import Against, against_baseline
+from cgipool.report.comparisons import Against, against_baseline
 from cgipool.report.tables import markdown_block
 from cgipool.report.view import Entry, View
 from results_tables import Views, by_the_paper, levels, titled

@@ -8,9 +8,8 @@ import numpy as np
 from cgipool.data.catalogue import family_of
 from cgipool.report.blocks import Block, number
 from cgipool.report.tables import markdown_block
-from cgipool.study.halving import Floats, Mean, mean_over
-from cgipool.study.search_file import APART
-from cgipool.study.space import BASE
+from cgipool.study.search import Floats, Mean, mean_over
+from cgipool.study.search_file import APART, BASE
 
 Search = dict[str, Any]
 """As searches/NAME.json has it."""

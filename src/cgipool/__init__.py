@@ -7,18 +7,18 @@ from cgipool.version import __version__
 if TYPE_CHECKING:
     from cgipool.data.graphs import GraphSet
     from cgipool.data.sources import load_dataset
-    from cgipool.estimator import GraphClassifier
-    from cgipool.released import load_released
+    from cgipool.inference.estimator import GraphClassifier
+    from cgipool.inference.released import load_released
     from cgipool.training.recipe import Recipe
     from cgipool.training.run import train
 
 __all__ = ["GraphClassifier", "GraphSet", "Recipe", "__version__", "load_dataset", "load_released", "train"]
 
 _HOMES = {
-    "GraphClassifier": "cgipool.estimator",
+    "GraphClassifier": "cgipool.inference.estimator",
     "GraphSet": "cgipool.data.graphs",
     "load_dataset": "cgipool.data.sources",
-    "load_released": "cgipool.released",
+    "load_released": "cgipool.inference.released",
     "Recipe": "cgipool.training.recipe",
     "train": "cgipool.training.run",
 }

@@ -13,7 +13,7 @@ from random_sets import graph_sets
 
 from cgipool.data import Encoder, GraphSet, read_tu
 from cgipool.errors import UserError
-from cgipool.inputs import to_graphset
+from cgipool.inference.inputs import to_graphset
 
 RELEASED_DEGREES = [*range(1, 41), *range(42, 52), 53, 56, 58, 59, 62, 67, 76, 77, 88]
 """The degree that each of the 59 input columns of the authors' IMDB-MULTI weights stands for."""

@@ -13,7 +13,7 @@ from random_sets import assert_equal, write_tu
 from torch_geometric.data import Data, InMemoryDataset
 
 from cgipool.data import GraphSet, load_dataset, read_tu
-from cgipool.data.importers import Skipped, Wishes, import_data, read_ids
+from cgipool.data.importers import ImportOptions, Skipped, import_data, read_ids
 from cgipool.data.writer import GraphSetWriter
 from cgipool.errors import UserError
 
@@ -42,7 +42,7 @@ def edge_lists(place: Path, **changes: str) -> Path:
 
 def refused(path: Path, **wishes: object) -> str:
     with pytest.raises(UserError) as caught:
-        import_data(path, wishes=Wishes(**wishes))  # type: ignore[arg-type]
+        import_data(path, wishes=ImportOptions(**wishes))  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -82,7 +82,7 @@ def test_graphs_without_nodes_or_labels(tmp_path: Path) -> None:
     listed = "graph,label\nfirst,yes\nsecond,\nempty,no\nthird,no\n"
     path = edge_lists(tmp_path, graphs=listed)
     assert "has no label in 1 of 4 rows, the first of them row 2" in refused(path)
-    found = import_data(path, wishes=Wishes(skip_unlabelled=True))
+    found = import_data(path, wishes=ImportOptions(skip_unlabelled=True))
     assert found.skipped == [Skipped(3, "it has no nodes", "empty")]
     assert found.ids == {"row": [1, 4], "id": ["first", "third"]}
     assert found.graphs.sizes.tolist() == [3, 2]
@@ -192,7 +192,7 @@ def test_graphml_that_carries_its_class(tmp_path: Path) -> None:
     assert (one.graphs.name, one.graphs.class_names) == ("one", ("a",))
     graphml(tmp_path / "nets", [coloured(3, colour="a", size="s"), coloured(4, colour="b", size="s")], None)
     assert "several columns could hold the label (colour, size); choose with --label" in refused(path)
-    assert import_data(path, wishes=Wishes(label="colour")).graphs.class_names == ("a", "b")
+    assert import_data(path, wishes=ImportOptions(label="colour")).graphs.class_names == ("a", "b")
 
 
 def test_several_graphs_in_a_file(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_faults_of_graphml(tmp_path: Path) -> None:
     ):
         (path / "labels.csv").write_text(labels)
         assert message in refused(path)
-    found = import_data(path, wishes=Wishes(skip_unlabelled=True))
+    found = import_data(path, wishes=ImportOptions(skip_unlabelled=True))
     assert (found.ids["id"], found.graphs.dropped) == (["g0"], {"graphs without a label": 1})
     (path / "labels.csv").write_text("graph,label\ng0,1\ng1,2\n")
     nx.write_graphml(nx.path_graph(2), path / "g1.graphml")

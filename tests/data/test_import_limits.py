@@ -24,7 +24,7 @@ from rdkit import Chem
 
 from cgipool.cli import main
 from cgipool.cli.options import parse_size
-from cgipool.data.importers import Wishes, import_data
+from cgipool.data.importers import ImportOptions, import_data
 from cgipool.data.importers.table import _rows_pattern, open_table
 from cgipool.data.importers.text import Text
 from cgipool.data.molecules import MoleculeFeaturizer, NotAMoleculeError, parse_block, parse_smiles
@@ -33,7 +33,7 @@ from cgipool.errors import UserError
 
 def refused(path: Path, **wishes: object) -> str:
     with pytest.raises(UserError) as caught:
-        import_data(path, wishes=Wishes(**wishes))  # type: ignore[arg-type]
+        import_data(path, wishes=ImportOptions(**wishes))  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 600
     return str(caught.value)
@@ -76,8 +76,8 @@ def test_parquet_that_expands_too_far(tmp_path: Path, monkeypatch: pytest.Monkey
     pq.write_table(pa.table({"smiles": ["C" * 1_000_000] * 100, "label": [0, 1] * 50}), path)
     assert path.stat().st_size < 1_000_000
     assert "column 'smiles' has texts that are too long" in refused(path)
-    monkeypatch.setattr("cgipool.data.importers.parquet.FREE", 1000)
-    monkeypatch.setattr("cgipool.data.importers.parquet.RATIO", 1)
+    monkeypatch.setattr("cgipool.data.importers.table.FREE", 1000)
+    monkeypatch.setattr("cgipool.data.importers.table.RATIO", 1)
     assert "expands to more than" in refused(path)
 
 

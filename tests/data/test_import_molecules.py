@@ -13,8 +13,8 @@ pytest.importorskip("rdkit")
 from rdkit import Chem
 
 from cgipool.data import describe, load_dataset
-from cgipool.data.importers import Imported, Skipped, Wishes, import_data
-from cgipool.data.importers.sdf import records
+from cgipool.data.importers import Imported, ImportOptions, Skipped, import_data
+from cgipool.data.importers.molecular import records
 from cgipool.data.importers.text import Text
 from cgipool.data.molecules import MoleculeFeaturizer
 from cgipool.errors import UserError
@@ -29,7 +29,7 @@ def table(folder: Path, text: str, name: str = "mine.csv") -> Path:
 
 
 def read(folder: Path, text: str, **wishes: object) -> Imported:
-    return import_data(table(folder, text), wishes=Wishes(**wishes))  # type: ignore[arg-type]
+    return import_data(table(folder, text), wishes=ImportOptions(**wishes))  # type: ignore[arg-type]
 
 
 def refused(folder: Path, text: str, **wishes: object) -> str:
@@ -224,7 +224,7 @@ def test_text_in_other_encodings(tmp_path: Path, encoding: str) -> None:
     text = "smiles,läbel,id\nC,süß,Stärke €\nCC,sauer,b\n"
     mark = codecs.BOM_UTF16_BE if encoding == "utf-16-be" else b""
     (tmp_path / "mine.csv").write_bytes(mark + text.encode(encoding))
-    found = import_data(tmp_path / "mine.csv", wishes=Wishes(label="läbel"))
+    found = import_data(tmp_path / "mine.csv", wishes=ImportOptions(label="läbel"))
     assert found.graphs.class_names == ("sauer", "süß")
     assert list(found.ids["id"]) == ["Stärke €", "b"]
     assert any("read as Windows-1252" in note for note in found.notes) == (encoding == "cp1252")

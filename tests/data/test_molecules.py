@@ -221,7 +221,7 @@ def test_json_of_another(change: dict, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["cgipool.data.molecules", "cgipool.data.scaffolds", "cgipool.data.importers.smiles"]
+    "module", ["cgipool.data.molecules", "cgipool.data.scaffolds", "cgipool.data.importers.molecular"]
 )
 def test_without_rdkit_a_line_says_how_to_get_it(module: str) -> None:
     code = f"""

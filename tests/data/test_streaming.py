@@ -14,7 +14,7 @@ from large_sets import write_large_tu, write_lines
 from random_sets import assert_equal, graph_sets
 
 from cgipool.data import GraphSet, load_dataset, read_tu, sources, store, tu
-from cgipool.data.importers import Wishes, import_data, import_to, read_skipped
+from cgipool.data.importers import ImportOptions, import_data, import_to, read_skipped
 from cgipool.data.importers import edges as edge_lists
 from cgipool.data.names import encode, encode_columns
 from cgipool.data.writer import GraphSetWriter
@@ -29,7 +29,7 @@ def files_of(folder: Path) -> dict[str, object]:
 
 def compare(path: Path, place: Path, **options: object) -> GraphSet:
     """The set streamed to disk, once it has been found to be that of the in-memory import."""
-    wishes = Wishes(**options)  # type: ignore[arg-type]
+    wishes = ImportOptions(**options)  # type: ignore[arg-type]
     import_data(path, wishes=wishes).save(place / "whole")
     saved = import_to(path, place / "streamed", wishes=wishes)
     assert files_of(place / "streamed") == files_of(place / "whole")
@@ -61,8 +61,8 @@ def slowly(folder: Path) -> GraphSet:
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_tu_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int, shuffled: bool) -> None:
     monkeypatch.setattr(tu, "PART", part)
-    monkeypatch.setattr("cgipool.data.tu_edges.STRETCH", 300)
-    monkeypatch.setattr("cgipool.data.table.BLOCK", 512)
+    monkeypatch.setattr("cgipool.data.tu.STRETCH", 300)
+    monkeypatch.setattr("cgipool.data.tu_table.BLOCK", 512)
     monkeypatch.setattr("cgipool.data.writer.STRETCH", 100)
     folder = write_large_tu(tmp_path / "mine", 60)
     rng = np.random.default_rng(0)
@@ -116,7 +116,7 @@ def test_smiles_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece
     tail = {"named": ',"a,{}"', "blank": ",", "none": ""}[ids]
     rows = [f"{smiles},{label}{tail.format(row)}" for row, (smiles, label) in enumerate(MOLECULES * 5)]
     (tmp_path / "mine.csv").write_text("\n".join([head, *rows]) + "\n")
-    wishes = Wishes(skip_unlabelled=True, largest_fragment=True)
+    wishes = ImportOptions(skip_unlabelled=True, largest_fragment=True)
     import_data(tmp_path / "mine.csv", wishes=wishes).save(tmp_path / "at once")
     monkeypatch.setattr("cgipool.data.importers.molecular.PIECE", piece)
     graphs = compare(tmp_path / "mine.csv", tmp_path, skip_unlabelled=True, largest_fragment=True)
@@ -159,11 +159,11 @@ def test_edge_lists_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, w
     assert found.n_graphs == 27
     assert (found.dropped["graphs without nodes"], found.dropped["graphs without a label"]) == (2, 1)
     with pytest.raises(UserError, match="row 4: graph 'g3': it has no nodes"):
-        import_to(folder, tmp_path / "strict", wishes=Wishes(skip_unlabelled=True, strict=True))
+        import_to(folder, tmp_path / "strict", wishes=ImportOptions(skip_unlabelled=True, strict=True))
     with (folder / "edges.csv").open("a") as file:
         file.write("g7,n0,n1,1,x,\n")
     with pytest.raises(UserError, match=r"edges\.csv, row 401: column 'far' is empty"):
-        import_to(folder, tmp_path / "strict", wishes=Wishes(skip_unlabelled=True))
+        import_to(folder, tmp_path / "strict", wishes=ImportOptions(skip_unlabelled=True))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "streamed", "whole"]
 
 

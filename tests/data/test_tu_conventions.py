@@ -13,7 +13,8 @@ import pytest
 from random_sets import assert_equal, write_tu
 from torch_geometric.io import read_tu_data
 
-from cgipool.data import GraphSet, read_tu, table
+from cgipool.data import GraphSet, read_tu
+from cgipool.data import tu_table as table
 
 PLAIN = {
     "A": "1, 2\n2, 1\n2, 3\n3, 2\n3, 3\n4, 5\n5, 4\n5, 6\n6, 5\n",

@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 from random_sets import assert_equal, write_tu
 
-from cgipool.data import archive, limits, read_tu, table, tu
+from cgipool.data import archive, read_tu, tu
+from cgipool.data import archive as limits
+from cgipool.data import tu_table as table
 from cgipool.errors import UserError
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cgipool.data import GraphSet, motifs
-from cgipool.data.unused import warn_of_unused
+from cgipool.data.describe import warn_of_unused
 from cgipool.errors import UnusedDataWarning
 
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from cgipool.level import Level
+from cgipool.model.level import Level
 from cgipool.pool import Pooled
 
 

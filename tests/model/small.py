@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from cgipool.data import GraphSet, Inputs
 from cgipool.data.batch import Batch, Batcher
-from cgipool.layers import InputSize
-from cgipool.level import Level
-from cgipool.network import Network, Output
+from cgipool.model.layers import InputSize
+from cgipool.model.level import Level
+from cgipool.model.network import Network, Output
 from cgipool.pool import Pooled
 
 SIZES = (7, 1, 5, 12, 2, 9)

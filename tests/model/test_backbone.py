@@ -13,13 +13,13 @@ from torch.func import functional_call, stack_module_state
 
 from cgipool.data.batch import Batch, Capacity, stack
 from cgipool.errors import UserError
-from cgipool.layers import CONVOLUTIONS, InputSize, RootGCN
-from cgipool.level import LEAST_MEAN, Level
-from cgipool.network import Network, Output
-from cgipool.norm import BatchNorm, LayerNorm
+from cgipool.model.layers import CONVOLUTIONS, InputSize, RootGCN
+from cgipool.model.level import LEAST_MEAN, Level
+from cgipool.model.network import Network, Output
+from cgipool.model.norm import BatchNorm, LayerNorm
+from cgipool.model.readout import ReadoutsSideBySide
 from cgipool.pool import METHODS, Sizes
 from cgipool.pool.set2set import Set2Set
-from cgipool.readout import ReadoutsSideBySide
 from cgipool.training.recipe import PAPER
 
 NETWORKS = [name for name, method in METHODS.items() if method.build]
@@ -84,7 +84,7 @@ def test_root_weight(compact: bool, bias: bool) -> None:
         w, w_s = conv.gcn.linear.weight.T, conv.root.weight.T
         expected = normalised @ (x[here] @ w) + x[here] @ w_s + (0.0 if conv.gcn.bias is None else conv.gcn.bias)
         torch.testing.assert_close(conv(x, level)[here], expected)
-        torch.testing.assert_close(conv(x, level, rectify=True)[here], expected.relu())
+        torch.testing.assert_close(conv(x, level, relu=True)[here], expected.relu())
 
 
 @pytest.mark.parametrize("kind", ["floats", "labels", "both"])
@@ -114,7 +114,7 @@ def test_convolutions_without_bias(name: str) -> None:
     bare.load_state_dict(conv.state_dict(), strict=False)
     torch.nn.init.zeros_(conv.second.bias if name == "gin" else conv.gcn.bias if name == "gcn-root" else conv.bias)
     torch.testing.assert_close(bare(x, level), conv(x, level))
-    torch.testing.assert_close(bare(x, level, rectify=True), conv(x, level).relu())
+    torch.testing.assert_close(bare(x, level, relu=True), conv(x, level).relu())
 
 
 @both_ways

@@ -14,18 +14,20 @@ from cgipool.data import GraphSet
 from cgipool.data.batch import Batcher
 from cgipool.data.features import Encoder
 from cgipool.errors import UserError
-from cgipool.estimator import GraphClassifier
-from cgipool.fitted import FittedModel, fit
+from cgipool.inference.estimator import GraphClassifier
+from cgipool.inference.fitted import FittedModel, fit
 from cgipool.pool import Sizes
-from cgipool.training import run, split, together
+from cgipool.training import loop as split
+from cgipool.training import run
 from cgipool.training.checkpoint import digest_of, load_tensors, save_tensors
-from cgipool.training.engine import Group
 from cgipool.training.evaluate import chunks, evaluate
 from cgipool.training.initial import model_of
+from cgipool.training.job import EVALUATION
 from cgipool.training.objective import classification_loss
 from cgipool.training.recipe import ADDED, PAPER
-from cgipool.training.task import EVALUATION
-from cgipool.training.together import train_together
+from cgipool.training.stacked import host as together
+from cgipool.training.stacked.group import Group
+from cgipool.training.stacked.host import train_together
 
 STRONG = {"conv": "gcn-root", "norm": "batch", "gate": "unit", "jumping": "concat"}
 CHOICES = [{"conv": "gcn-root"}, {"norm": "batch"}, {"norm": "layer"}, {"gate": "unit"}, {"jumping": "concat"}, STRONG]

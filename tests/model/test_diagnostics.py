@@ -13,15 +13,15 @@ from torch import Tensor, nn
 from cgipool.data import random_splits
 from cgipool.data.batch import Batch
 from cgipool.errors import UserError
-from cgipool.layers import InputLinear, InputSize
-from cgipool.level import Level
-from cgipool.network import Network
+from cgipool.model.layers import InputLinear, InputSize
+from cgipool.model.level import Level
+from cgipool.model.network import Network
 from cgipool.pool import CGIPool, ReleasedCGIPool
 from cgipool.pool.cgi import Discriminator
+from cgipool.training.job import Job
+from cgipool.training.loop import Training
 from cgipool.training.objective import objective
 from cgipool.training.recipe import PAPER, RELEASED
-from cgipool.training.split import Training
-from cgipool.training.task import Task
 
 FORMS = ["paper", "released"]
 CGI = ["cgi", "cgi-rs", "cgi-nomi"]
@@ -99,7 +99,7 @@ def test_without_mi_nothing_teaches_the_discriminator(form: str, tmp_path: Path)
     recipe = (PAPER if form == "paper" else RELEASED).but(width=8, batch_size=8, weight_decay=0.0, alpha=1.0)
     stays = {}
     for method in ("cgi", "cgi-nomi"):
-        training = Training(Task(method, recipe, split, 0, "cpu", tmp_path), graphs)
+        training = Training(Job(method, recipe, split, 0, "cpu", tmp_path), graphs)
         assert training.own_weight(1) == (1.0 if method == "cgi" else 0.0)
         before = training.state.best
         training.train_epoch()
@@ -270,7 +270,7 @@ def test_a_category_never_seen_contributes_nothing(tmp_path: Path) -> None:
     graphs = random_graphs(0, [6] * 30, density=0.4)
     (split,) = random_splits(graphs, seed=0, indices=[0])
     for recipe in (PAPER, RELEASED.but(vocabulary="train")):
-        training = Training(Task("cgi", recipe.but(width=8, batch_size=8), split, 0, "cpu", tmp_path), graphs)
+        training = Training(Job("cgi", recipe.but(width=8, batch_size=8), split, 0, "cpu", tmp_path), graphs)
         for _ in range(3):
             training.train_epoch()
         network = training.state.network

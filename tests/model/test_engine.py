@@ -16,15 +16,16 @@ from cgipool.data.batch import Batcher
 from cgipool.errors import UserError
 from cgipool.ops.draws import extended, key_of, shuffled
 from cgipool.pool import METHODS
-from cgipool.training import engine, together
 from cgipool.training import run as training_run
-from cgipool.training.engine import Group
 from cgipool.training.initial import fit_encoder
+from cgipool.training.job import Diverged, Job, epoch_ids
+from cgipool.training.loop import train_split
 from cgipool.training.recipe import PAPER, RELEASED, Recipe
-from cgipool.training.resident import Resident, near_dense
-from cgipool.training.split import train_split
-from cgipool.training.task import Diverged, Task, epoch_ids
-from cgipool.training.together import Run, alike, train_together
+from cgipool.training.stacked import group as engine
+from cgipool.training.stacked import host as together
+from cgipool.training.stacked.batches import Resident, near_dense
+from cgipool.training.stacked.group import Group
+from cgipool.training.stacked.host import Run, alike, train_together
 
 SMALL = {"width": 8, "batch_size": 16, "attributes": True, "epochs": 3, "lr": 0.005}
 FAST = [name for name in METHODS if name != "majority"]
@@ -40,21 +41,21 @@ def quiet(progress: Any) -> None:
     pass
 
 
-def tasks_of(graphs: GraphSet, method: str, recipe: Recipe, folder: Path, splits: int = 3) -> list[Task]:
+def tasks_of(graphs: GraphSet, method: str, recipe: Recipe, folder: Path, splits: int = 3) -> list[Job]:
     drawn = random_splits(graphs, seed=4, indices=range(splits))
-    return [Task(method, recipe, split, 4, "cpu", folder / str(split.index)) for split in drawn]
+    return [Job(method, recipe, split, 4, "cpu", folder / str(split.index)) for split in drawn]
 
 
-def alone(graphs: GraphSet, tasks: list[Task]) -> None:
+def alone(graphs: GraphSet, tasks: list[Job]) -> None:
     for task in tasks:
         train_split(task, graphs, quiet)
 
 
-def rows(task: Task) -> list[dict[str, Any]]:
+def rows(task: Job) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (task.folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def same(one: Task, other: Task) -> None:
+def same(one: Job, other: Job) -> None:
     """Two trainings of a split: equal up to rounding, which grows over the epochs."""
     first, second = rows(one), rows(other)
     assert len(first) == len(second)
@@ -301,6 +302,6 @@ def test_a_checkpoint_of_another_training(graphs: GraphSet, tmp_path: Path, monk
 
     with pytest.raises(Killed):
         train_together(tasks, graphs, dies)
-    other = [Task("sag", t.recipe, t.split, t.seed, "cpu", t.folder) for t in tasks]
+    other = [Job("sag", t.recipe, t.split, t.seed, "cpu", t.folder) for t in tasks]
     with pytest.raises(UserError, match="does not fit this training"):
         train_together(other, graphs, quiet)

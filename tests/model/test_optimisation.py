@@ -15,15 +15,17 @@ from trees import SMALL, alone, quiet, result_of, same, tasks_of, trees, weights
 
 from cgipool.data import GraphSet
 from cgipool.errors import UserError
-from cgipool.network import Output
+from cgipool.model.network import Output
 from cgipool.pool import METHODS
-from cgipool.training import average, split, together
+from cgipool.training import loop as split
+from cgipool.training import optimiser as average
 from cgipool.training.checkpoint import State, copy_of, load_tensors
-from cgipool.training.engine import Group
+from cgipool.training.loop import Training
 from cgipool.training.objective import objective
 from cgipool.training.recipe import PAPER
-from cgipool.training.split import Training
-from cgipool.training.together import train_together
+from cgipool.training.stacked import host as together
+from cgipool.training.stacked.group import Group
+from cgipool.training.stacked.host import train_together
 
 CHOICES: list[dict[str, Any]] = [
     {"label_smoothing": 0.2, "class_weight": "balanced"},
@@ -206,7 +208,7 @@ def test_the_average_of_all_splits(graphs: GraphSet, tmp_path: Path) -> None:
     for _ in range(3):
         group.programs["step"]()
         history.append({name: value.clone() for name, value in group.stack.state.items()})
-    assert_averaged(group.stack.judged, history)
+    assert_averaged(group.stack.eval_state, history)
 
 
 @pytest.mark.parametrize("way", [alone, train_together])

@@ -33,18 +33,18 @@ from torch_geometric.nn import ASAPooling, GCNConv, GINConv, SAGPooling, TopKPoo
 from torch_geometric.nn.aggr import Set2Set as PyGSet2Set
 from torch_geometric.nn.aggr import SortAggregation
 
-from cgipool.baselines import StructureFree
 from cgipool.data import random_splits
 from cgipool.data.batch import Batch, Capacity
-from cgipool.layers import GCN, GIN
-from cgipool.level import Level
-from cgipool.network import Head
+from cgipool.model.baselines import StructureFree
+from cgipool.model.layers import GCN, GIN
+from cgipool.model.level import Level
+from cgipool.model.network import Head
 from cgipool.pool import ASAP, DGCNN, DiffPool, MinCutPool, Pooled, RandomPool, SAGPool, Sizes, TopKPool, VIPool
 from cgipool.pool.set2set import Attention
 from cgipool.pool.vip import DROPOUT, NEGATIVE_SITE, another_vertex
+from cgipool.training.job import Job
+from cgipool.training.loop import Training
 from cgipool.training.recipe import PAPER
-from cgipool.training.split import Training
-from cgipool.training.task import Task
 from oracles import dgcnn, vip
 from oracles.paper import Array, gcn, readout, relu, sigmoid, top_k
 
@@ -425,11 +425,11 @@ def head(module: Head, summed: Array) -> Array:
 
 @pytest.mark.oracle("dgcnn")
 @pytest.mark.parametrize("compact", [False, True], ids=["static", "compact"])
-@pytest.mark.parametrize("sixtieth", [5, 10, 11, 13, 18])
+@pytest.mark.parametrize("percentile60", [5, 10, 11, 13, 18])
 @seeded
-def test_dgcnn_by_numpy(seed: int, sixtieth: int, compact: bool) -> None:
+def test_dgcnn_by_numpy(seed: int, percentile60: int, compact: bool) -> None:
     case = random_case(seed, "both", sizes=(*SIZES, 25))
-    network = random_network(case.size, seed, method="dgcnn", sizes=Sizes(9.0, sixtieth), compact=compact)
+    network = random_network(case.size, seed, method="dgcnn", sizes=Sizes(9.0, percentile60), compact=compact)
     network = network.double().eval()
     output, steps = traced(network, double(case.batch()))
     read, graphs = network.readout, range(case.graphs.n_graphs)
@@ -444,7 +444,7 @@ def test_dgcnn_by_numpy(seed: int, sixtieth: int, compact: bool) -> None:
         out_bias=array(read.last.bias),
     )
     levels = [parts(step.after, step.pooled.x) for step in steps]
-    k = dgcnn.rows_kept([sixtieth])
+    k = dgcnn.rows_kept([percentile60])
     expected = [
         dgcnn.readout(weights, [array(level[g].x) for level in levels], case.adjacency(g), k).out for g in graphs
     ]
@@ -453,12 +453,12 @@ def test_dgcnn_by_numpy(seed: int, sixtieth: int, compact: bool) -> None:
 
 @pytest.mark.oracle("dgcnn")
 @pytest.mark.parametrize("compact", [False, True], ids=["static", "compact"])
-@pytest.mark.parametrize("sixtieth", [5, 13, 40])
+@pytest.mark.parametrize("percentile60", [5, 13, 40])
 @seeded
-def test_sorting_is_pygs(seed: int, sixtieth: int, compact: bool) -> None:
+def test_sorting_is_pygs(seed: int, percentile60: int, compact: bool) -> None:
     """Cut where a graph has more rows than k, padded with zeros where it has fewer."""
     case = random_case(seed, sizes=(*SIZES, 25))
-    network = random_network(case.size, seed, method="dgcnn", sizes=Sizes(9.0, sixtieth), compact=compact)
+    network = random_network(case.size, seed, method="dgcnn", sizes=Sizes(9.0, percentile60), compact=compact)
     network, read, batch = network.double().eval(), network.readout, double(case.batch())
     given: list[Tensor] = []
     read.first.register_forward_pre_hook(lambda module, inputs: given.append(inputs[0]))
@@ -471,17 +471,17 @@ def test_sorting_is_pygs(seed: int, sixtieth: int, compact: bool) -> None:
         ]
     )
     z = torch.cat([*x, torch.from_numpy(key)], 1)
-    close(given[0].flatten(1), SortAggregation(max(10, sixtieth))(z, batch.graph))
+    close(given[0].flatten(1), SortAggregation(max(10, percentile60))(z, batch.graph))
 
 
 @pytest.mark.oracle("dgcnn")
 @ways
-@pytest.mark.parametrize("sixtieth", [5, 13])
-def test_gradient_of_dgcnn_is_that_of_convolutions_after_pygs_sorting(sixtieth: int, way: str) -> None:
+@pytest.mark.parametrize("percentile60", [5, 13])
+def test_gradient_of_dgcnn_is_that_of_convolutions_after_pygs_sorting(percentile60: int, way: str) -> None:
     compared = 0
     for seed in range(6):
         level = first_level(random_case(seed, sizes=(8, 1, 5, 14, 25), density=0.25), way)
-        read = randomised(DGCNN(DIM, LEVELS, Sizes(9.0, sixtieth)))
+        read = randomised(DGCNN(DIM, LEVELS, Sizes(9.0, percentile60)))
         x, here, k = [features(level, 10 * seed + i).requires_grad_() for i in range(LEVELS)], rows(level), read.rows
         key = torch.tanh(torch.cat([dense_gcn(read.key, a, own) for _, a, own in parts(level, x[-1])]))
         ranked = key.squeeze(1) - 10.0 * level.graph[here]
@@ -888,7 +888,7 @@ def test_structure_free_by_numpy(seed: int, kind: str, way: str) -> None:
 def test_majority_says_the_shares_of_the_training_graphs(seed: int, tmp_path: Path) -> None:
     graphs = random_graphs(seed, [4] * 50)
     (split,) = random_splits(graphs, seed=seed, indices=[0])
-    model = Training(Task("majority", PAPER, split, seed, "cpu", tmp_path), graphs).state.network
+    model = Training(Job("majority", PAPER, split, seed, "cpu", tmp_path), graphs).state.network
     shares = [sum(graphs.y[i] == c for i in split.train) / len(split.train) for c in range(3)]
     output = model(random_case(seed).batch())
     close(torch.softmax(output.logits, 1), np.tile(shares, (len(SIZES), 1)), 1e-6)
@@ -896,7 +896,7 @@ def test_majority_says_the_shares_of_the_training_graphs(seed: int, tmp_path: Pa
 
 
 def test_a_class_that_training_never_shows_has_no_share() -> None:
-    from cgipool.baselines import Majority
+    from cgipool.model.baselines import Majority
 
     output = Majority([0.25, 0.0, 0.75])(random_case(0).batch())
     close(torch.softmax(output.logits, 1)[0], np.array([0.25, 0.0, 0.75]), 1e-6)

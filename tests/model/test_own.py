@@ -12,8 +12,8 @@ from torch_geometric.data import Data
 from torch_geometric.nn import EdgePooling, GCNConv, SAGPooling, TopKPooling
 
 from cgipool.errors import UserError
-from cgipool.level import Level
-from cgipool.network import Network
+from cgipool.model.level import Level
+from cgipool.model.network import Network
 from cgipool.pool import Pooled, method_named
 from cgipool.pool.pyg import PyGPool
 from cgipool.training.objective import objective

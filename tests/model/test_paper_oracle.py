@@ -5,7 +5,7 @@ import pytest
 import torch
 from small import Case, clear_graphs, double, kept_by_graph, random_case, random_network, traced
 
-from cgipool.network import Network
+from cgipool.model.network import Network
 from cgipool.training.objective import objective
 from oracles import paper
 

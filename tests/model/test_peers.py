@@ -14,22 +14,22 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cgipool import train
-from cgipool.baselines import StructureFree
 from cgipool.data import Encoder, GraphSet, motifs, random_splits, read_tu, wl_classes
 from cgipool.data.batch import Batcher
 from cgipool.errors import UserError
-from cgipool.layers import InputSize
-from cgipool.level import Level
-from cgipool.network import Network
+from cgipool.model.baselines import StructureFree
+from cgipool.model.layers import InputSize
+from cgipool.model.level import Level
+from cgipool.model.network import Network
+from cgipool.model.readout import SumOfReadouts
 from cgipool.pool import DGCNN, METHODS, DiffPool, MinCutPool, Sizes, TopKPool
 from cgipool.pool.set2set import Attention
 from cgipool.pool.vip import loss_weight
-from cgipool.readout import SumOfReadouts
-from cgipool.training import split as training_split
+from cgipool.training import loop as training_split
+from cgipool.training.job import Job
+from cgipool.training.loop import Training
 from cgipool.training.objective import objective
 from cgipool.training.recipe import PAPER
-from cgipool.training.split import Training
-from cgipool.training.task import Task
 from oracles.dgcnn import rows_kept
 
 NETWORKS = [name for name, method in METHODS.items() if method.build]
@@ -89,7 +89,7 @@ def test_clusters_need_the_sizes_unless_counted(method: str) -> None:
 def test_sizes_are_those_of_the_training_graphs(method: str, tmp_path: Path) -> None:
     graphs = random_graphs(0, [12] * 20 + [30] * 20)
     (split,) = random_splits(graphs, seed=0, indices=[0])
-    network = Training(Task(method, PAPER.but(width=8), split, 0, "cpu", tmp_path), graphs).state.network
+    network = Training(Job(method, PAPER.but(width=8), split, 0, "cpu", tmp_path), graphs).state.network
     own = graphs.sizes[split.train]
     if method == "dgcnn":
         assert network.readout.rows == rows_kept(own.tolist())
@@ -146,7 +146,7 @@ def test_the_trainer_weighs_a_methods_own_loss(
     graphs = random_graphs(0, [5] * 20, density=0.5)
     (split,) = random_splits(graphs, seed=0, indices=[0])
     recipe = PAPER.but(width=8, batch_size=16, alpha=0.3)
-    training = Training(Task(method, recipe, split, 0, "cpu", tmp_path), graphs)
+    training = Training(Job(method, recipe, split, 0, "cpu", tmp_path), graphs)
     assert [training.own_weight(epoch) for epoch in (1, 2, 3)] == pytest.approx(weights)
     used: list[float] = []
 

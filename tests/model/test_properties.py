@@ -28,7 +28,7 @@ from torch import Tensor
 
 from cgipool.data import GraphSet
 from cgipool.data.batch import Batch, Capacity
-from cgipool.network import Network
+from cgipool.model.network import Network
 from cgipool.training.objective import objective
 
 VARIANTS = [(method, form) for method in ("cgi", "cgi-nomi", "cgi-rs") for form in ("paper", "released")]

@@ -10,8 +10,8 @@ from torch_geometric.nn import GCNConv, GraphConv, SAGEConv
 from torch_geometric.nn.pool.connect.filter_edges import filter_adj
 from torch_geometric.nn.pool.select.topk import topk
 
-from cgipool import layers
-from cgipool.level import Level
+from cgipool.model import layers
+from cgipool.model.level import Level
 
 WIDTH, OUT = 6, 5
 

@@ -8,7 +8,7 @@ import torch
 from small import case_of, random_network
 
 from cgipool.data import GraphSet
-from cgipool.level import kept_of
+from cgipool.model.level import kept_of
 from cgipool.nn import TopKPooling
 
 NODES = torch.arange(10_001)

@@ -12,12 +12,12 @@ from torch.func import functional_call, stack_module_state
 
 from cgipool.data import GraphSet, random_splits
 from cgipool.data.batch import Batch, Capacity, stack
-from cgipool.network import Network, Output
-from cgipool.training import split as split_module
+from cgipool.model.network import Network, Output
+from cgipool.training import loop as split_module
+from cgipool.training.job import STEP, Job, epoch_ids
+from cgipool.training.loop import Training
 from cgipool.training.objective import objective
 from cgipool.training.recipe import PAPER, RELEASED, Recipe
-from cgipool.training.split import Training
-from cgipool.training.task import STEP, Task, epoch_ids
 
 SPLITS, EPOCHS, SEED = range(3), 2, 5
 
@@ -36,7 +36,7 @@ def graphs() -> GraphSet:
 
 def training(graphs: GraphSet, method: str, recipe: Recipe, index: int, folder: Path) -> Training:
     (split,) = random_splits(graphs, seed=SEED, indices=[index])
-    return Training(Task(method, recipe, split, SEED, "cpu", folder), graphs)
+    return Training(Job(method, recipe, split, SEED, "cpu", folder), graphs)
 
 
 def all_trainings(graphs: GraphSet, method: str, recipe: Recipe, folder: Path) -> list[Training]:

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from cgipool.data import GraphSet, random_splits
 from cgipool.training.checkpoint import load_tensors
+from cgipool.training.job import Job
+from cgipool.training.loop import train_split
 from cgipool.training.recipe import Recipe
-from cgipool.training.split import train_split
-from cgipool.training.task import Task
 
 SMALL = {"width": 8, "batch_size": 16, "attributes": True, "epochs": 2, "lr": 0.005}
 
@@ -37,25 +37,25 @@ def quiet(progress: Any) -> None:
     pass
 
 
-def tasks_of(graphs: GraphSet, method: str, recipe: Recipe, folder: Path, splits: int = 2) -> list[Task]:
+def tasks_of(graphs: GraphSet, method: str, recipe: Recipe, folder: Path, splits: int = 2) -> list[Job]:
     drawn = random_splits(graphs, seed=4, indices=range(splits))
-    return [Task(method, recipe, split, 4, "cpu", folder / str(split.index)) for split in drawn]
+    return [Job(method, recipe, split, 4, "cpu", folder / str(split.index)) for split in drawn]
 
 
-def alone(tasks: list[Task], graphs: GraphSet, tell: Any = quiet) -> None:
+def alone(tasks: list[Job], graphs: GraphSet, tell: Any = quiet) -> None:
     for task in tasks:
         train_split(task, graphs, tell)
 
 
-def weights_of(task: Task) -> dict[str, Tensor]:
+def weights_of(task: Job) -> dict[str, Tensor]:
     return load_tensors(task.folder / "weights.safetensors")[0]
 
 
-def result_of(task: Task) -> dict[str, Any]:
+def result_of(task: Job) -> dict[str, Any]:
     return json.loads((task.folder / "result.json").read_text())
 
 
-def same(one: Task, other: Task, tolerance: float = 1e-3) -> None:
+def same(one: Job, other: Job, tolerance: float = 1e-3) -> None:
     """Two trainings of a split, up to rounding."""
     for name in ("epochs", "best_epoch", "parameters"):
         assert result_of(one)[name] == result_of(other)[name], name

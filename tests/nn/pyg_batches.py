@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from cgipool.data import GraphSet, Inputs
 from cgipool.data.batch import Batch, Batcher
-from cgipool.level import Level
+from cgipool.model.level import Level
 from cgipool.nn import ASAPooling, CGIPooling, PoolingOutput, SAGPooling, TopKPooling, VIPooling
 
 DIM = 6

@@ -6,7 +6,7 @@ import torch
 from pyg_batches import DIM, LAYERS, close, dense, double, engine_level, random_batch, without_ties
 from torch import Tensor
 
-from cgipool.level import Level
+from cgipool.model.level import Level
 from cgipool.nn.edges import PyGLevel
 from cgipool.pool import ASAP, CGIPool, ReleasedCGIPool, SAGPool, TopKPool, VIPool
 

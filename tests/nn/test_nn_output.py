@@ -14,7 +14,7 @@ from torch.utils import _pytree
 from torch.utils.checkpoint import checkpoint
 
 from cgipool.nn import CGIPooling, PoolingOutput
-from cgipool.nn.output import _known
+from cgipool.nn.base import _known
 
 every = pytest.mark.parametrize("name", LAYERS)
 

@@ -10,10 +10,8 @@ import pytest
 from matplotlib.figure import Figure
 from stores import METHODS, add_cell, add_study
 
-from cgipool.report.curves import draw_curves
-from cgipool.report.figures import draw_splits, draw_training, figures_of
-from cgipool.report.look import PALETTE, looks
-from cgipool.report.ranks import draw_ranks
+from cgipool.report.figures import draw_curves, draw_ranks, draw_splits, draw_training, figures_of
+from cgipool.report.style import PALETTE, looks
 from cgipool.report.view import View, view_of
 from cgipool.study.records import read_book
 

@@ -20,7 +20,7 @@ from cgipool.errors import UserError
 from cgipool.report import write_report
 from cgipool.study.claims import Claims
 from cgipool.study.exchange import export, merge, write_csv
-from cgipool.study.gather import Legs
+from cgipool.study.gather import RunHistory
 from cgipool.study.records import read_book, read_searches
 
 ODD: list[Any] = [
@@ -176,11 +176,11 @@ def test_formulas_of_a_store_are_text_in_every_csv_file(
 @pytest.mark.parametrize("text", ["{", "3", "[3]", '[{"at": "x"}]', '[{"started": "now", "at": 1e999}]'])
 def test_damaged_times_of_a_cell_are_forgotten(text: str, tmp_path: Path) -> None:
     (tmp_path / "key.legs.json").write_text(text)
-    legs = Legs(tmp_path / "key")
+    legs = RunHistory(tmp_path / "key")
     assert legs.legs == []
     legs.begin("now", {}, None)
     legs.end(2.0)
-    assert Legs(tmp_path / "key").seconds == 2.0
+    assert RunHistory(tmp_path / "key").seconds == 2.0
 
 
 def test_a_store_without_a_study_that_can_be_shown_is_one_line(odd: Path, tmp_path: Path) -> None:

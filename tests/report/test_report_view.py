@@ -10,10 +10,9 @@ from scipy import stats
 from stores import METHODS, add_cell, add_study, cell_of, fail, write
 
 from cgipool.errors import UserError
-from cgipool.report.compare import ranks_among
+from cgipool.report.comparisons import ranks_among
 from cgipool.report.courses import POINTS, course, diagnostics, thinned
-from cgipool.report.layout import check_study
-from cgipool.report.view import Entry, View, view_of
+from cgipool.report.view import Entry, View, check_study, view_of
 from cgipool.study.records import Record, key_of, read_book
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cgipool.study.own_source import source_of
+from cgipool.study.cell import source_of
 from cgipool.study.plan import study_of
 
 POOL = """

@@ -20,19 +20,20 @@ from cgipool import load_dataset
 from cgipool.cli import main
 from cgipool.data.importers.lines import Asked
 from cgipool.errors import UserError
-from cgipool.fitted import FittedModel
-from cgipool.predict import Rows, written
-from cgipool.predict_input import chunks_of
-from cgipool.predict_on_ray import Wish, in_order
-from cgipool.study import on_ray, ray_cluster
+from cgipool.inference.fitted import FittedModel
+from cgipool.inference.predict import Rows, written
+from cgipool.inference.predict_input import chunks_of
+from cgipool.inference.ray import Wish, in_order
 from cgipool.study.cell import Cell
-from cgipool.study.on_ray import RayRunner
 from cgipool.study.plan import read_study, study_of
-from cgipool.study.ray_cluster import able, address_of, connected, needs_of
+from cgipool.study.ray import cluster as ray_cluster
+from cgipool.study.ray import runner as on_ray
+from cgipool.study.ray.cluster import able, address_of, connected, needs_of
+from cgipool.study.ray.runner import RayRunner
 from cgipool.study.records import read_book
 from cgipool.study.run import Runner, Stop, Watcher
 from cgipool.study.store import Store, now
-from cgipool.training.split import Progress
+from cgipool.training.loop import Progress
 
 EIGHT = Path(__file__).with_name("eight.toml")
 LONG = {"width": 8, "epochs": 100_000, "patience": 100_000}

@@ -13,13 +13,13 @@ import pytest
 
 from cgipool.cli import main
 from cgipool.study.claims import Claims
+from cgipool.study.local import run_spread
 from cgipool.study.plan import Study, read_study, study_of
 from cgipool.study.records import Book, read_book
 from cgipool.study.run import Runner, Stop, Watcher
-from cgipool.study.spread import run_spread
 from cgipool.study.store import Store, now
-from cgipool.training import split as plain_loop
-from cgipool.training.split import Progress
+from cgipool.training import loop as plain_loop
+from cgipool.training.loop import Progress
 
 EIGHT = Path(__file__).with_name("eight.toml")
 TINY: dict[str, Any] = {

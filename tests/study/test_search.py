@@ -24,12 +24,23 @@ from cgipool.files import unsealed
 from cgipool.study.cell import Cell, Protocol
 from cgipool.study.claims import Claims
 from cgipool.study.gather import split_rows
-from cgipool.study.halving import Mean, Score, kept, mean_over, ranked, score
 from cgipool.study.plan import study_of
 from cgipool.study.records import read_book, validation_accuracy
-from cgipool.study.search import Results, Round, options_of, rounds, summary, winner_of
-from cgipool.study.search_file import Search, read_search, search_of
-from cgipool.study.space import Space, Trial, space_of
+from cgipool.study.search import (
+    Mean,
+    Results,
+    Round,
+    Score,
+    kept,
+    mean_over,
+    options_of,
+    ranked,
+    rounds,
+    score,
+    summary,
+    winner_of,
+)
+from cgipool.study.search_file import Search, Space, Trial, read_search, search_of, space_of
 from cgipool.study.store import Store, now
 from cgipool.training.recipe import PAPER, parse_setting, recipe_named
 from cgipool.training.run import train

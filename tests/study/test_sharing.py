@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cgipool.study.sharing import CONTROL, PIPES, mps, shared
+from cgipool.study.local import CONTROL, PIPES, mps, shared
 
 
 @pytest.fixture

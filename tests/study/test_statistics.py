@@ -12,21 +12,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from cgipool.errors import UserError
-from cgipool.study.distributions import (
-    chi2_survival,
-    studentized_range_quantile,
-    t_quantile,
-    t_two_sided,
-)
-from cgipool.study.statistics import (
-    binomial_floor,
-    gap,
-    holm,
-    paired,
-    probability_of_improvement,
-    ranks,
-    summary,
-)
+from cgipool.study.distributions import chi2_survival, studentized_range_quantile, t_quantile, t_two_sided
+from cgipool.study.statistics import binomial_floor, gap, holm, paired, probability_of_improvement, ranks, summary
 
 SHARES = st.floats(0.0, 1.0)
 DEGREES = [*range(1, 201), 0.5, 2.5, 37.9]

@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from cgipool.training.adam import Adam
+from cgipool.training.optimiser import Adam
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -26,19 +26,18 @@ from torch import Tensor, nn
 from cgipool.cli import main
 from cgipool.data import GraphSet, features, motifs, random_splits
 from cgipool.errors import UserError
-from cgipool.level import Level
+from cgipool.model.level import Level
 from cgipool.ops.draws import key_of
 from cgipool.pool import METHODS, Pooled
-from cgipool.training import split
+from cgipool.training import loop as split
 from cgipool.training.checkpoint import load_tensors
-from cgipool.training.distributed import DistributedTraining, Stop
-from cgipool.training.log import Log
+from cgipool.training.distributed.process_group import Ranks, process_group
+from cgipool.training.distributed.shares import Part, Shares, check_alone, owners
+from cgipool.training.distributed.train import DistributedTraining, Stop
+from cgipool.training.loop import Job, Training
 from cgipool.training.objective import class_weights, objective
-from cgipool.training.ranks import Ranks, process_group
 from cgipool.training.recipe import PAPER, Recipe
-from cgipool.training.result import read_row
-from cgipool.training.shares import Part, Shares, check_alone, owners
-from cgipool.training.split import Task, Training
+from cgipool.training.result import Log, read_row
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -66,9 +65,9 @@ def recipe_of(**changes: Any) -> Recipe:
     return PAPER.but(width=16, batch_size=16, **changes)
 
 
-def task_of(graphs: GraphSet, method: str, recipe: Recipe, folder: Path = Path()) -> Task:
+def task_of(graphs: GraphSet, method: str, recipe: Recipe, folder: Path = Path()) -> Job:
     (one,) = random_splits(graphs, seed=0, indices=[0])
-    return Task(method, recipe, one, 0, "cpu", folder)
+    return Job(method, recipe, one, 0, "cpu", folder)
 
 
 def first_losses(training: Training) -> list[float]:

@@ -17,10 +17,11 @@ import torch.distributed as dist
 from cgipool.cli import main
 from cgipool.data import motifs
 from cgipool.files import read_json
-from cgipool.training import distributed, split
+from cgipool.training import loop as split
 from cgipool.training.checkpoint import load_tensors
-from cgipool.training.distributed import DistributedTraining
-from cgipool.training.log import Log
+from cgipool.training.distributed import train as distributed
+from cgipool.training.distributed.train import DistributedTraining
+from cgipool.training.result import Log
 
 SMALL = ["--set", "width=4", "--batch-size", "8", "--epochs", "4", "--patience", "4"]
 

@@ -12,15 +12,15 @@ import torch
 from cgipool.data import GraphSet, motifs, random_splits
 from cgipool.data.batch import Batcher
 from cgipool.errors import UserError
-from cgipool.network import Output
+from cgipool.model.network import Output
 from cgipool.training import checkpoint
 from cgipool.training.initial import fit_encoder
+from cgipool.training.job import Job
+from cgipool.training.loop import Training, train_split
 from cgipool.training.objective import checked_weights, objective
 from cgipool.training.recipe import Recipe
 from cgipool.training.run import split_folder, train
-from cgipool.training.split import Training, train_split
-from cgipool.training.task import Task
-from cgipool.training.together import train_together
+from cgipool.training.stacked.host import train_together
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -48,7 +48,7 @@ def weights_in(folder: Path) -> dict[str, bytes]:
 def test_the_loss_is_the_weighted_mean(graphs: GraphSet, weight: np.ndarray, smoothing: float) -> None:
     """Against torch's cross-entropy of each graph, averaged in float64."""
     recipe = Recipe(width=8)
-    task = Task("topk", recipe, random_splits(graphs, seed=0, indices=[0])[0], 0, "cpu", Path("."))
+    task = Job("topk", recipe, random_splits(graphs, seed=0, indices=[0])[0], 0, "cpu", Path("."))
     encoder = fit_encoder(task, graphs)
     ids = np.array([3, 14, 15, 9, 26, 7, 7])
     batch = Batcher(graphs, encoder.encode(graphs)).batch(ids)
@@ -63,7 +63,7 @@ def test_the_loss_is_the_weighted_mean(graphs: GraphSet, weight: np.ndarray, smo
 
 def test_validation_is_weighted_as_well(graphs: GraphSet, weight: np.ndarray, tmp_path: Path) -> None:
     split = random_splits(graphs, seed=0, indices=[0])[0]
-    task = Task("topk", Recipe(width=8), split, 0, "cpu", tmp_path, sample_weight=weight.astype(np.float32))
+    task = Job("topk", Recipe(width=8), split, 0, "cpu", tmp_path, sample_weight=weight.astype(np.float32))
     loss, _, answer = Training(task, graphs).validate()
     y = torch.from_numpy(graphs.y[split.val])
     each = torch.nn.functional.cross_entropy(answer.logits.double(), y, reduction="none")
@@ -84,7 +84,7 @@ def test_weights_change_what_is_learned_and_their_scale_does_not(
     assert weights_in(tmp_path / "plain") == weights_in(tmp_path / "scaled") != weights_in(tmp_path / "none")
 
 
-def rows(task: Task) -> list[dict[str, Any]]:
+def rows(task: Job) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (task.folder / "metrics.jsonl").read_text().splitlines()]
 
 
@@ -93,7 +93,7 @@ def test_the_engine_gives_what_the_plain_loop_gives(graphs: GraphSet, weight: np
     splits = random_splits(graphs, seed=1, indices=range(2))
     given = checked_weights(weight, graphs.n_graphs, splits)
     plain, stacked = (
-        [Task("cgi", recipe, s, 1, "cpu", tmp_path / name / str(s.index), sample_weight=given) for s in splits]
+        [Job("cgi", recipe, s, 1, "cpu", tmp_path / name / str(s.index), sample_weight=given) for s in splits]
         for name in ("plain", "stacked")
     )
     for task in plain:

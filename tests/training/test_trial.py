@@ -12,14 +12,14 @@ from torch import Tensor, nn
 
 from cgipool.data import GraphSet, load_dataset
 from cgipool.data.splits import random_splits
-from cgipool.level import Level
+from cgipool.model.level import Level
 from cgipool.pool import Pooled
+from cgipool.training.job import Job
+from cgipool.training.loop import train_split
 from cgipool.training.recipe import recipe_named
 from cgipool.training.run import train
-from cgipool.training.split import train_split
-from cgipool.training.task import Task
-from cgipool.training.together import stackable, train_together
-from cgipool.training.trial import slow_because, tried
+from cgipool.training.stacked.host import stackable, train_together
+from cgipool.training.stacked.trial import slow_because, tried
 
 HERE = __name__
 
@@ -75,10 +75,10 @@ def graphs() -> GraphSet:
     return load_dataset("motifs").subset(range(0, 1000, 20))
 
 
-def tasks_of(method: str, graphs: GraphSet, folder: Path, count: int = 2) -> list[Task]:
+def tasks_of(method: str, graphs: GraphSet, folder: Path, count: int = 2) -> list[Job]:
     recipe = recipe_named("paper").but(width=8, epochs=2, batch_size=16)
     splits = random_splits(graphs, seed=0, indices=range(count))
-    return [Task(method, recipe, s, 0, "cpu", folder / f"split-{s.index:03d}") for s in splits]
+    return [Job(method, recipe, s, 0, "cpu", folder / f"split-{s.index:03d}") for s in splits]
 
 
 @pytest.mark.parametrize(

@@ -15,15 +15,15 @@ from cgipool.cli.demo import demo
 from cgipool.cli.errors import one_line, sigterm_as_ctrl_c, warnings_as_lines
 from cgipool.cli.explain import explain
 from cgipool.cli.fit import fit
+from cgipool.cli.launched import sleep_soon
 from cgipool.cli.methods import app as methods
 from cgipool.cli.predict import predict
 from cgipool.cli.report import report
 from cgipool.cli.search import search
 from cgipool.cli.study import app as study
 from cgipool.cli.train import train
-from cgipool.cli.waiting import sleep_soon
+from cgipool.errors import printable
 from cgipool.version import __version__
-from cgipool.words import printable
 
 CLOSED = 128 + signal.SIGPIPE
 """The exit code where the reader of stdout has closed it: that of a program which the signal ends."""

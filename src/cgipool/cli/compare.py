@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from cgipool.cli.errors import say
 from cgipool.cli.options import CHANGES, DATA, JOBS, LIMIT, POSITIVE, RECIPE, RETRY_FAILED
-from cgipool.cli.terminal import say
 from cgipool.errors import UserError
 
 
@@ -48,12 +48,12 @@ def compare(
     from cgipool.cli.progress import downloading
     from cgipool.cli.study import conclude, run_cells
     from cgipool.data import load_dataset
-    from cgipool.data.unused import warn_of_unused
+    from cgipool.data.describe import warn_of_unused
     from cgipool.files import writable_folder
     from cgipool.pool import METHODS
     from cgipool.report import write_report
     from cgipool.study.compare import comparison, replaced_by
-    from cgipool.training.classes import classes_of
+    from cgipool.training.metrics import classes_of
 
     names = list(METHODS) if methods == "all" else [name.strip() for name in methods.split(",")]
     if len(set(names)) < len(names):

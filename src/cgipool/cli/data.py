@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cgipool.cli.options import AS_JSON, ID, MAX_ATOMS, MAX_SIZE, parse_size
-from cgipool.errors import unknown
-from cgipool.words import counted
+from cgipool.errors import counted, unknown
 
 if TYPE_CHECKING:
     from cgipool.data.importers import Saved
-    from cgipool.data.spill import Tell
+    from cgipool.data.spill import ImportProgress
 
 app = typer.Typer(help="List, describe, download and import data sets.", add_completion=False)
 
@@ -117,9 +116,9 @@ def import_(
     """Read data of your own (TU, SMILES, SDF, GraphML, edge lists, PyG) and save it for the other commands."""
     from cgipool.cli.tables import info_table, output
     from cgipool.data import describe
-    from cgipool.data.importers import Wishes, import_to, read_skipped
+    from cgipool.data.importers import ImportOptions, import_to, read_skipped
 
-    wishes = Wishes(
+    wishes = ImportOptions(
         label=label,
         smiles=smiles,
         threshold=threshold,
@@ -147,7 +146,7 @@ def import_(
 
 
 @contextmanager
-def _importing() -> Iterator["Tell"]:
+def _importing() -> Iterator["ImportProgress"]:
     """Gives what an import tells how far it is: one line that changes on a terminal, a line now and then elsewhere."""
     from cgipool.cli.progress import SECONDS, stderr
 
@@ -169,7 +168,7 @@ def _importing() -> Iterator["Tell"]:
 def _closing(saved: "Saved", out: Path) -> Iterator[str]:
     """What was left out, row by row where it is little, and where things are."""
     from cgipool.data.importers import read_skipped
-    from cgipool.data.importers.given import GIVEN
+    from cgipool.data.importers.imported import GIVEN
 
     yield from saved.notes
     for row, reason, text in islice(read_skipped(out), LISTED):

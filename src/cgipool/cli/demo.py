@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cgipool.words import counted
+from cgipool.errors import counted
 
 
 def demo(
@@ -16,7 +16,7 @@ def demo(
     """Train CGIPool on generated graphs whose answer is known, and show how much of it the pooling keeps."""
     from cgipool.cli.progress import reporting
     from cgipool.cli.tables import demo_tables, output
-    from cgipool.demo import EPOCHS, run_demo
+    from cgipool.explain.demo import EPOCHS, run_demo
 
     epochs = epochs or EPOCHS
     output().print(f"CGIPool, paper recipe, {counted(epochs, 'epoch')} on the built-in data set motifs")

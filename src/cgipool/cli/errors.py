@@ -1,17 +1,35 @@
-"""Which errors a user can mend, and how each is told: one line and an exit code. Warnings are one line as well."""
+"""Printing to a terminal. Names and texts from data, models and stores must not control it."""
 
 import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TextIO
+from typing import Any, TextIO
 
 import typer
+from rich.console import Console
+from rich.segment import Segment
 
-from cgipool.errors import UnusedDataWarning, UserError, excerpt
+from cgipool.errors import UnusedDataWarning, UserError, excerpt, printable
+
+
+class PlainConsole(Console):
+    """A console that prints control characters of the given text as replacement characters. Its own escape sequences,
+    for colours and progress bars, stay."""
+
+    def render(self, renderable: Any, options: Any = None) -> Iterable[Segment]:
+        """The parts of what is printed, their text made harmless."""
+        for part in super().render(renderable, options):
+            yield part if part.is_control else part._replace(text=printable(part.text))
+
+
+def say(text: object, *, err: bool = False) -> None:
+    """Print a line that may quote text from outside."""
+    typer.echo(printable(str(text)), err=err)
+
 
 UsageError = typer.BadParameter.__mro__[1]
 """The error of an unknown option or a value out of range. typer has its own copy of click in some versions, and none of
@@ -104,7 +122,7 @@ def _of_own_pool(error: BaseException) -> str | None:
     """The traceback of an exception in a pool of the user's own; None for others."""
     if "torch" not in sys.modules:  # without it no pool has run
         return None
-    from cgipool.pool.blame import OwnCodeError, own_traceback
+    from cgipool.pool.own import OwnCodeError, own_traceback
 
     return str(error) if isinstance(error, OwnCodeError) else own_traceback(error)
 

@@ -6,17 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cgipool.cli.errors import say
 from cgipool.cli.options import ALLOW_CODE, DEVICE, MODEL
-from cgipool.cli.terminal import say
-from cgipool.errors import UserError, excerpt
-from cgipool.words import counted
+from cgipool.errors import UserError, counted, excerpt
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from cgipool.data import GraphSet
     from cgipool.explain import Explained, Faithfulness
-    from cgipool.fitted import FittedModel
+    from cgipool.inference.fitted import FittedModel
 
 FORMS = (".svg", ".png", ".html")
 """What a graph can be drawn as."""
@@ -57,8 +56,8 @@ def explain(
     """Show which nodes a model keeps at each level, with what scores, and whether that means anything."""
     from cgipool.data.importers.lines import is_table
     from cgipool.files import writable
-    from cgipool.fitted import FittedModel
-    from cgipool.predict_input import open_graphs
+    from cgipool.inference.fitted import FittedModel
+    from cgipool.inference.predict_input import open_graphs
 
     _check_drawing(graph, out, against)
     if graph is None and scores is None and not faithful:
@@ -136,7 +135,7 @@ def levels_table(one: "Explained") -> "Table":
 
 def _write_scores(model: "FittedModel", graphs: "GraphSet", member: int, path: Path, source: Path) -> None:
     from cgipool.explain import write_scores
-    from cgipool.explain.names import graph_ids
+    from cgipool.explain.one import graph_ids
     from cgipool.files import write_atomically
 
     count = unread = 0

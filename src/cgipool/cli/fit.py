@@ -6,11 +6,10 @@ from typing import Annotated
 
 import typer
 
-from cgipool.cli.advice import tell_of_jobs
-from cgipool.cli.errors import Interrupted, exclude
+from cgipool.cli.errors import Interrupted, exclude, say
+from cgipool.cli.launched import tell_of_jobs
 from cgipool.cli.options import CHANGES, DATA, DEVICE, RECIPE
-from cgipool.cli.terminal import say
-from cgipool.words import counted
+from cgipool.errors import counted
 
 
 def fit(
@@ -45,9 +44,9 @@ def fit(
     from cgipool.cli.progress import downloading, reporting
     from cgipool.data import load_dataset
     from cgipool.files import writable
-    from cgipool.fitted import fit as fit_model
+    from cgipool.inference.fitted import fit as fit_model
     from cgipool.study.estimate import on_a_cpu
-    from cgipool.training.alone import make_folder
+    from cgipool.training.folder import make_folder
     from cgipool.training.recipe import parse_settings, recipe_named
 
     settings = parse_settings(changes or [])

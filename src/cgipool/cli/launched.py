@@ -1,6 +1,8 @@
-"""Commands that torchrun starts in several processes: who may start them so, and who tells of an error."""
+"""How commands are started: by torchrun in several processes, with threads that sleep, with advice on jobs."""
 
 import functools
+import os
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +25,7 @@ def spoken_once(command: Callable[..., None]) -> Callable[..., None]:
         if not given["distributed"]:
             command(**given)
             return
-        from cgipool.training.ranks import Lives
+        from cgipool.training.distributed.process_group import Lives
 
         lives = Lives()
         if lives.refused:
@@ -43,7 +45,7 @@ def spoken_once(command: Callable[..., None]) -> Callable[..., None]:
 
 def _give_way(error: UserError) -> None:
     """Wait for who has more to say of an error: the first process, or the one that left the others alone."""
-    from cgipool.training.ranks import Abandoned, is_first
+    from cgipool.training.distributed.process_group import Abandoned, is_first
 
     if isinstance(error, Abandoned):
         time.sleep(2 * WAIT_SECONDS)
@@ -54,7 +56,7 @@ def _give_way(error: UserError) -> None:
 def _may_pass(error: UserError) -> bool:
     """Whether the same command may do better when it is started anew: without the process that is gone, or when the
     disk has room again."""
-    from cgipool.training.ranks import Abandoned
+    from cgipool.training.distributed.process_group import Abandoned
 
     return isinstance(error, Abandoned) or isinstance(error.__context__, OSError)
 
@@ -64,9 +66,39 @@ def check_launch(jobs: int, ensemble: int) -> None:
     exclude("--distributed", True, "--jobs", jobs > 1)
     exclude("--distributed", True, "--ensemble", ensemble > 1)
 
-    from cgipool.training.ranks import launched
+    from cgipool.training.distributed.process_group import launched
 
     if not launched():
         raise UserError(
             "--distributed is for processes of torchrun: torchrun --nproc-per-node 2 -m cgipool train … --distributed"
+        )
+
+
+TURNS = "1000"
+"""Of a loop, before a thread sleeps; libgomp's own choice is 300,000. `benchmarks/waiting.py` has what it gains beside
+other work, and what it costs on free cores."""
+
+
+def sleep_soon() -> None:
+    """Let threads that wait sleep soon, so that those they wait for get the core, unless the environment says how."""
+    if "torch" not in sys.modules and not os.environ.keys() & {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}:
+        os.environ["GOMP_SPINCOUNT"] = TURNS
+
+
+LONG = 60.0
+"""Seconds from which on it is worth saying how they become fewer."""
+
+
+def tell_of_jobs(trainings: int, seconds: float, device: str, jobs: int) -> None:
+    """Say that --jobs takes less time, where several trainings follow one another and nobody asked for it. A step is
+    too small to keep all cores busy."""
+    import torch
+
+    threads = torch.get_num_threads()
+    at_a_time = min(threads, trainings)
+    if device == "cpu" and jobs == 1 and at_a_time > 1 and seconds > LONG:
+        typer.echo(
+            f"one training after another, on {threads} cores each; --jobs {at_a_time} trains {at_a_time} at a time, "
+            "which takes less time and more memory",
+            err=True,
         )

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cgipool.errors import UserError, excerpt
-from cgipool.words import UNITS
+from cgipool.errors import UNITS, UserError, excerpt
 
 DATA = Annotated[
     str,

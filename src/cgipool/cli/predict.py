@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from cgipool.cli.options import ALLOW_CODE, DEVICE, ID, MAX_ATOMS, MAX_SIZE, MODEL, parse_size
-from cgipool.errors import UserError
-from cgipool.words import counted
+from cgipool.errors import UserError, counted
 
 if TYPE_CHECKING:
     from cgipool.data.importers.lines import Asked
-    from cgipool.predict import Rows
+    from cgipool.inference.predict import Rows
 
 TELL = 0.5
 """Seconds between two looks at the rate."""
@@ -77,8 +76,7 @@ def predict(
     FILE appears when all rows are written: if the command fails, what was there before is intact. On stdout rows appear
     as they are computed, so check the exit code before you use them.
     """
-    from cgipool.data.importers.lines import Asked
-    from cgipool.data.importers.piped import STDIN, from_stdin
+    from cgipool.data.importers.lines import STDIN, Asked, from_stdin
 
     if data == STDIN and (shard is not None or on is not None):
         raise UserError("standard input is read by one process: no --shard and no --on")
@@ -101,9 +99,9 @@ def _predict(
 ) -> None:
     from cgipool.data.importers.lines import kept_columns, unnamed
     from cgipool.files import writable, write_text_atomically
-    from cgipool.fitted import FittedModel
-    from cgipool.predict import Writer, shard_of, written
-    from cgipool.predict_input import chunks_of, count_of
+    from cgipool.inference.fitted import FittedModel
+    from cgipool.inference.predict import Writer, shard_of, written
+    from cgipool.inference.predict_input import chunks_of, count_of
 
     number, shards = _share(shard)
     if out is not None:
@@ -116,7 +114,7 @@ def _predict(
     if on is None:
         parts = written(fitted, chunks_of(data, fitted, asked, start, stop), as_json, strict, asked.keep)
     else:
-        from cgipool.predict_on_ray import Wish, predict_on_ray
+        from cgipool.inference.ray import Wish, predict_on_ray
 
         place = str(Path(data).resolve()) if Path(data).exists() else data
         wish = Wish(place, asked, device, as_json, strict, allow_code)

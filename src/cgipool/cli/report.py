@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
+from cgipool.cli.errors import say
 from cgipool.cli.options import POSITIVE
-from cgipool.cli.terminal import say
-from cgipool.words import are, counted
+from cgipool.errors import are, counted
 
 
 def report(

@@ -9,7 +9,7 @@ import typer
 from cgipool.cli.errors import Interrupted
 from cgipool.cli.options import AT_ONCE, DEVICES, LIMIT, STORE
 from cgipool.cli.study import AGAIN, kinds_checked
-from cgipool.words import counted
+from cgipool.errors import counted
 
 if TYPE_CHECKING:
     from cgipool.study.cell import Cell
@@ -45,7 +45,7 @@ def search(
     Exit codes: 0 there is a winner; 2 a wrong file or option, or the base itself fails; 75 work is left, by
     --limit, SIGTERM or in the hands of other runs (run again); 130 Ctrl-C.
     """
-    from cgipool.cli.search_tables import plan_lines, result_lines
+    from cgipool.cli.study_tables import result_lines, search_plan_lines
     from cgipool.cli.tables import output
     from cgipool.study.search import Results, rounds
     from cgipool.study.search_file import read_search
@@ -55,7 +55,7 @@ def search(
     devices = kinds_checked(device) * at_once
     if dry_run:
         there = Store(store) if (store / "cells").is_dir() else None  # a plan makes nothing
-        lines, code = plan_lines(asked, rounds(asked, Results(there)), there, devices), 0
+        lines, code = search_plan_lines(asked, rounds(asked, Results(there)), there, devices), 0
     else:
         found, stopped = _run(asked, store, devices, limit, retry_failed)
         lines, code = result_lines(asked, found, store, stopped), AGAIN if found[-1].waiting else 0
@@ -92,10 +92,10 @@ def _train(
     rung: str, cells: list["Cell"], store: "Store", devices: list[str], minutes: float | None, retry_before: str
 ) -> "Outcome":
     """Run the cells of a round with progress on stderr, which tells validation accuracies."""
-    from cgipool.cli.study_progress import watching
+    from cgipool.cli.progress import watching
     from cgipool.study.estimate import Estimate
+    from cgipool.study.local import run_on
     from cgipool.study.records import validation_accuracy
-    from cgipool.study.spread import run_on
 
     estimate = Estimate(store, cells, devices[0])
     try:

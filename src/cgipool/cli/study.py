@@ -5,12 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cgipool.cli.advice import tell_of_jobs
-from cgipool.cli.errors import Interrupted
+from cgipool.cli.errors import Interrupted, say
+from cgipool.cli.launched import tell_of_jobs
 from cgipool.cli.options import AT_ONCE, DEVICES, JOBS, LIMIT, POSITIVE, RETRY_FAILED, STORE
-from cgipool.cli.terminal import say
-from cgipool.errors import UserError
-from cgipool.words import are, counted
+from cgipool.errors import UserError, are, counted
 
 if TYPE_CHECKING:
     from cgipool.study.cell import Cell
@@ -87,10 +85,10 @@ def run_cells(
     at_once: int = 1,
 ) -> "Outcome":
     """Run cells with progress on stderr; `on` says which Ray, if any."""
-    from cgipool.cli.study_progress import watching
+    from cgipool.cli.progress import watching
     from cgipool.study.estimate import Estimate, trainings_of
+    from cgipool.study.local import run_on
     from cgipool.study.run import Stop
-    from cgipool.study.spread import run_on
     from cgipool.study.store import Store, now
     from cgipool.training.run import check_device
 
@@ -110,8 +108,8 @@ def run_cells(
     options: dict[str, Any] = {"jobs": jobs, "retry_before": now() if retry_failed else ""}
     try:
         if on is not None:
-            from cgipool.study.on_ray import RayRunner
-            from cgipool.study.ray_cluster import connected
+            from cgipool.study.ray.cluster import connected
+            from cgipool.study.ray.runner import RayRunner
 
             with connected(on, device, jobs) as count, watching(cells, store, estimate, count) as watcher:
                 return RayRunner(store, device, stop=Stop(limit), watcher=watcher, **options).run(cells)

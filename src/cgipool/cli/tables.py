@@ -10,15 +10,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cgipool.cli.terminal import PlainConsole
-from cgipool.data.unused import DISCARDED, ONE_WAY
+from cgipool.cli.errors import PlainConsole
+from cgipool.data.describe import DISCARDED, ONE_WAY
+from cgipool.errors import counted, rounded
 from cgipool.training.metrics import TITLES, written
-from cgipool.words import counted, rounded
 
 if TYPE_CHECKING:
     from cgipool.contract import Finding
     from cgipool.data import Entry
-    from cgipool.demo import Shown
+    from cgipool.explain.demo import Shown
     from cgipool.pool import Method
     from cgipool.training.result import Result
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from cgipool.cli.advice import tell_of_jobs
 from cgipool.cli.errors import Interrupted
+from cgipool.cli.launched import tell_of_jobs
 from cgipool.errors import UserError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def draw_splits(
     """The splits in a file, those of a cross-validation, the one that the source gives, or as many as asked for, drawn
     at random. An error, before anything is trained, if there is no class of the name `positive`."""
     from cgipool.data import fold_splits, random_splits, read_splits
-    from cgipool.training.classes import classes_of
+    from cgipool.training.metrics import classes_of
 
     if positive is not None:
         classes_of(graphs).but(positive)
@@ -55,7 +55,7 @@ def draw_splits(
 
 def _given(data: str, asked: bool) -> Path | None:
     """The file with the split that a column of the source gives, if there is one."""
-    from cgipool.data.importers.given import GIVEN as FILE
+    from cgipool.data.importers.imported import GIVEN as FILE
 
     file = Path(data, FILE)
     if file.is_file():
@@ -105,9 +105,9 @@ def train_by_all(
 ) -> "Result | None":
     """Train in all processes that torchrun started; the result, in the first of them."""
     from cgipool.cli.progress import downloading, reporting
-    from cgipool.data.unused import warn_of_unused
-    from cgipool.training.distributed import train_distributed
-    from cgipool.training.ranks import process_group
+    from cgipool.data.describe import warn_of_unused
+    from cgipool.training.distributed.process_group import process_group
+    from cgipool.training.distributed.train import train_distributed
 
     with process_group(device) as ranks:
         with downloading() as progress:

@@ -12,8 +12,8 @@ from cgipool.contract.learns import gradients, overfits
 from cgipool.contract.same import company, draws, node_order, padding, save_and_load
 from cgipool.contract.subject import Broken, NotApplicable, batch_of, graphs_of, network_of, precision
 from cgipool.pool import method_named
-from cgipool.pool.blame import told
-from cgipool.threads import one_thread
+from cgipool.pool.own import told
+from cgipool.training.parallel import one_thread
 
 __all__ = ["FAST", "RULES", "Finding", "broken_rules", "check_method", "slow_because"]
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from cgipool.contract.subject import ROOM, WIDTH, Broken, NotApplicable, batch_of, graphs_of, network_of, ways
-from cgipool.level import Level, SparseLevel
+from cgipool.model.level import Level, SparseLevel
 from cgipool.pool import Pooled
 
 

@@ -17,19 +17,10 @@ from torch._subclasses.fake_tensor import (
 from torch.func import functional_call, stack_module_state
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from cgipool.contract.subject import (
-    CLASSES,
-    ROOM,
-    Broken,
-    batch_of,
-    graphs_of,
-    must_agree,
-    network_of,
-    only_compact,
-)
+from cgipool.contract.subject import CLASSES, ROOM, Broken, batch_of, graphs_of, must_agree, network_of, only_compact
 from cgipool.data.batch import Batch, stack
-from cgipool.network import Model
-from cgipool.pool.blame import place_of
+from cgipool.model.network import Model
+from cgipool.pool.own import place_of
 from cgipool.training.objective import objective
 
 

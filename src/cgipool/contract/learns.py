@@ -21,11 +21,11 @@ from cgipool.contract.subject import (
 from cgipool.data.batch import Batch, Batcher
 from cgipool.data.features import Encoder
 from cgipool.data.motifs import motifs
-from cgipool.layers import InputSize
-from cgipool.network import Model
+from cgipool.model.layers import InputSize
+from cgipool.model.network import Model
 from cgipool.pool import Sizes, method_named
-from cgipool.training.adam import Adam
 from cgipool.training.objective import objective
+from cgipool.training.optimiser import Adam
 from cgipool.training.recipe import PAPER
 
 TRIES = 8

@@ -20,7 +20,7 @@ from cgipool.contract.subject import (
     ways,
 )
 from cgipool.data.batch import Batch
-from cgipool.network import Model
+from cgipool.model.network import Model
 from cgipool.training.checkpoint import copy_of, load_tensors, save_tensors
 
 SEEDS = range(2)

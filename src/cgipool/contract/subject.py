@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cgipool.baselines import build_model
 from cgipool.data.batch import Batch, Batcher, Capacity
 from cgipool.data.features import Inputs
 from cgipool.data.graphs import GraphSet
-from cgipool.layers import InputSize
-from cgipool.network import Model
+from cgipool.model.baselines import build_model
+from cgipool.model.layers import InputSize
+from cgipool.model.network import Model
 from cgipool.pool import Sizes, method_named
 
 SIZES, EDGELESS, FLOATS, CLASSES, WIDTH = (7, 1, 5, 12, 2, 9), 2, 4, 3, 16

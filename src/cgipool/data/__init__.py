@@ -5,11 +5,10 @@ from cgipool.data.describe import describe
 from cgipool.data.duplicates import wl_classes
 from cgipool.data.features import Encoder, Inputs
 from cgipool.data.fetch import cache_folder, fetch
-from cgipool.data.folds import fold_splits
 from cgipool.data.graphs import GraphSet
 from cgipool.data.motifs import motifs
 from cgipool.data.sources import load_dataset
-from cgipool.data.splits import Split, random_splits, read_splits, write_splits
+from cgipool.data.splits import Split, fold_splits, random_splits, read_splits, write_splits
 from cgipool.data.tu import read_tu
 
 __all__ = [

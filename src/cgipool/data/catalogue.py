@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from cgipool.words import counted
+from cgipool.errors import counted
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cgipool.data.build import is_symmetric
-from cgipool.errors import UserError, excerpt
-from cgipool.words import are, counted
+from cgipool.errors import UserError, are, counted, excerpt
 
 if TYPE_CHECKING:
     from cgipool.data.graphs import GraphSet

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cgipool.data.names import Names, encode, encode_columns, look_up, printable
+from cgipool.data.names import Names, Texts, encode, encode_columns, look_up, printable
 from cgipool.data.parts import Coded, Parts
-from cgipool.data.texts import Texts
 from cgipool.errors import UnusedDataWarning, UserError, excerpt, warn_user
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from cgipool.data.build import ranges
 from cgipool.data.check import column_name, graph_ids
 from cgipool.data.graphs import GraphSet
 from cgipool.data.names import Names
-from cgipool.errors import UserError, unknown
-from cgipool.words import counted
+from cgipool.errors import UserError, counted, unknown
 
 SOURCES = ("auto", "label", "degree")
 VOCABULARIES = ("train", "all")

@@ -12,13 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from cgipool.aside import private_folder
 from cgipool.caches import cache_folder
 from cgipool.data.archive import DAMAGE, first_line
 from cgipool.data.catalogue import CATALOGUE
 from cgipool.data.tu import class_counts
 from cgipool.errors import UserError, excerpt, unknown
-from cgipool.files import read_json, sync_folder
+from cgipool.files import private_folder, read_json, sync_folder
 
 MIRROR = "https://www.chrsmrrs.com/graphkerneldatasets"
 BLOCK = 1 << 18

@@ -16,8 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cgipool.data import build, check, join, store
 from cgipool.data.catalogue import family_of
-from cgipool.data.names import Names
-from cgipool.data.texts import Texts
+from cgipool.data.names import Names, Texts
 
 if TYPE_CHECKING:
     import networkx

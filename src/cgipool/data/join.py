@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cgipool.data.build import pointer
-from cgipool.data.names import Names, sort_key
-from cgipool.data.texts import Texts
+from cgipool.data.names import Names, Texts, sort_key
 from cgipool.errors import UserError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import numpy as np
 from cgipool.data.graphs import GraphSet
 from cgipool.data.importers.chem import Chem, rdBase, rdCIPLabeler, rdMolDescriptors
 from cgipool.data.importers.gather import Gather
-from cgipool.data.importers.wishes import MAX_ATOMS
+from cgipool.data.importers.options import MAX_ATOMS
 from cgipool.data.names import Names
 from cgipool.errors import UserError, excerpt
 

@@ -13,8 +13,7 @@ from cgipool.data.graphs import GraphSet
 from cgipool.data.importers.chem import Chem, MurckoScaffold, rdBase
 from cgipool.data.molecules import ATOM, BOND, NotAMoleculeError, parse_smiles, rebuilt
 from cgipool.data.splits import MIN_GRAPHS, Split, generator_of, side_of_class, sizes_of
-from cgipool.errors import UserError
-from cgipool.words import are, counted
+from cgipool.errors import UserError, are, counted
 
 Ints = NDArray[np.int64]
 

@@ -10,7 +10,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from cgipool.aside import lock, open_lock
 from cgipool.caches import cache_folder
 from cgipool.data.catalogue import CATALOGUE
 from cgipool.data.digests import content_of
@@ -24,7 +23,7 @@ from cgipool.data.store import LARGE, content_digest, is_large, is_saved, replac
 from cgipool.data.tu import has_classes, read_tu, text_size, tu_parts
 from cgipool.data.writer import GraphSetWriter
 from cgipool.errors import UserError, unknown
-from cgipool.files import check_regular, sha256_of_file
+from cgipool.files import check_regular, lock, open_lock, sha256_of_file
 
 READER = 2
 """Raised when the reader gives other arrays for the same archive, so that what an earlier one cached is not used."""

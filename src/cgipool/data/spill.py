@@ -10,7 +10,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-Tell = Callable[[str, int], None]
+ImportProgress = Callable[[str, int], None]
 """Called with what is being read ("nodes", "edges", "graphs") and how many there are so far."""
 
 
@@ -28,7 +28,7 @@ class Work(NamedTuple):
 
     folder: Path | None = None
     """For files that vanish when they are done with; None to hold everything in memory."""
-    tell: Tell = nobody
+    tell: ImportProgress = nobody
 
     def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
         """An array to be filled."""

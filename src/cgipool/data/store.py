@@ -12,13 +12,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cgipool.aside import PREVIOUS, private_folder
 from cgipool.data.check import DTYPES, REQUIRED, SAVED, TEXTS, outline
 from cgipool.data.digests import Check, content, of_files
-from cgipool.data.texts import Texts
+from cgipool.data.names import Texts
 from cgipool.data.writer import FEATURES, FORMAT, INDEX, GraphSetWriter
 from cgipool.errors import UserError, excerpt
-from cgipool.files import DIGEST, check_regular, parsing, read_array, read_json, sync_folder, unsealed
+from cgipool.files import (
+    DIGEST,
+    PREVIOUS,
+    check_regular,
+    parsing,
+    private_folder,
+    read_array,
+    read_json,
+    sync_folder,
+    unsealed,
+)
 
 if TYPE_CHECKING:
     from cgipool.data.graphs import GraphSet

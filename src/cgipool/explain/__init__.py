@@ -5,8 +5,7 @@ from cgipool.explain.faithful import Faithfulness, faithfulness
 from cgipool.explain.one import Explained, explain_at, explain_graph
 from cgipool.explain.page import page
 from cgipool.explain.rows import write_scores
-from cgipool.explain.subgraphs import cut
-from cgipool.explain.trace import Trace, trace
+from cgipool.explain.trace import Trace, cut, trace
 
 __all__ = [
     "Explained",

@@ -3,7 +3,7 @@
 import io
 
 from cgipool.explain.one import Explained
-from cgipool.picture import pooling_figure
+from cgipool.explain.picture import pooling_figure
 
 
 def draw(one: Explained, form: str) -> bytes:

@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from cgipool.data.graphs import GraphSet
 from cgipool.errors import UserError
-from cgipool.explain.subgraphs import cut, random_nodes, sum_by_graph
-from cgipool.explain.trace import Trace, member_of, trace
-from cgipool.fitted import FittedModel
-from cgipool.predict import NOT_FINITE
-from cgipool.predict_input import graph_chunks, known_to
+from cgipool.explain.trace import Trace, cut, member_of, random_nodes, sum_by_graph, trace
+from cgipool.inference.fitted import FittedModel
+from cgipool.inference.predict import NOT_FINITE
+from cgipool.inference.predict_input import graph_chunks, known_to
 
 
 @dataclass(frozen=True)

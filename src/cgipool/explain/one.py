@@ -1,35 +1,53 @@
-"""What a model does to one graph: what tables, pictures and pages show.
+"""The ids and names that a data set carries: of its graphs, its nodes and its columns."""
 
-Shapes: n nodes, m edges, L levels, C classes.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cgipool.data.graphs import GraphSet
-from cgipool.data.importers.lines import is_table
+from cgipool.data.importers.lines import given_ids, is_table
 from cgipool.data.names import Names
-from cgipool.errors import UserError, excerpt
-from cgipool.explain.names import column_names, id_at, node_names
+from cgipool.errors import UserError, counted, excerpt
+from cgipool.explain.picture import PLAIN, Scale
 from cgipool.explain.scale import scale_of
-from cgipool.explain.subgraphs import edges_left, edges_of
-from cgipool.explain.trace import Trace, member_of, trace
-from cgipool.fitted import FittedModel
-from cgipool.network import Network
-from cgipool.picture import PLAIN, Scale
+from cgipool.explain.trace import Trace, edges_left, edges_of, member_of, trace
+from cgipool.inference.fitted import FittedModel
+from cgipool.inference.predict import NOT_FINITE
+from cgipool.inference.predict_input import CHUNK, check_featurizer, chunks_of, count_of, open_graphs, position_of
+from cgipool.model.network import Network
 from cgipool.pool import method_named
-from cgipool.predict import NOT_FINITE
-from cgipool.predict_input import CHUNK, check_featurizer, chunks_of, count_of, open_graphs, position_of
-from cgipool.words import counted
 
 if TYPE_CHECKING:
     from rdkit import Chem
+
+
+def graph_ids(path: Path, graphs: GraphSet | None = None) -> Iterator[str]:
+    """The ids of the graphs of a set at a path, or of the molecules in a file, in order; nothing if the source has
+    none."""
+    return given_ids(path) if graphs is None or graphs.graph_ids is None else iter(graphs.graph_ids)
+
+
+def id_at(path: Path, number: int, graphs: GraphSet | None = None) -> str:
+    """The id of the graph at a position; empty if it has none."""
+    return next(islice(graph_ids(path, graphs), number, None), "")
+
+
+def node_names(graphs: GraphSet) -> Sequence[str]:
+    """[N] the names of the nodes of all graphs; empty if they have none."""
+    return () if graphs.node_names is None else list(graphs.node_names)
+
+
+def column_names(graphs: GraphSet, featurizer: dict[str, Any] | None) -> Sequence[str]:
+    """The names of the node label columns; empty if they have none."""
+    if featurizer is not None:
+        return [str(column["name"]) for column in featurizer["atoms"]]
+    return graphs.column_names.get("category", ())
 
 
 @dataclass(frozen=True, eq=False)

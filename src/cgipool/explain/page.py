@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.colors import to_hex
 
 from cgipool.explain.one import Explained
+from cgipool.explain.picture import COLOURS, Scale
 from cgipool.explain.view import views
-from cgipool.picture import COLOURS, Scale
 
 STOPS = 16
 """Colours of a scale's gradient."""

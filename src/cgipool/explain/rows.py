@@ -13,13 +13,12 @@ from typing import TextIO
 import numpy as np
 
 from cgipool.data.graphs import GraphSet
-from cgipool.errors import UserError
-from cgipool.explain.names import node_names
+from cgipool.errors import UserError, csv_cell
+from cgipool.explain.one import node_names
 from cgipool.explain.trace import Trace, member_of, trace
-from cgipool.fitted import FittedModel
-from cgipool.predict import NOT_FINITE
-from cgipool.predict_input import Chunk, graph_chunks, known_to
-from cgipool.words import csv_cell
+from cgipool.inference.fitted import FittedModel
+from cgipool.inference.predict import NOT_FINITE
+from cgipool.inference.predict_input import Chunk, graph_chunks, known_to
 
 
 def write_scores(

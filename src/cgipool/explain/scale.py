@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 from torch import nn
 
+from cgipool.explain.picture import Scale
 from cgipool.explain.trace import Trace
-from cgipool.picture import Scale
 from cgipool.pool import ASAP, CGIPool, RandomPool, ReleasedCGIPool, SAGPool, TopKPool, VIPool
 
 Range = tuple[float, float] | None

@@ -12,7 +12,7 @@ from matplotlib import font_manager
 from PIL import Image, ImageDraw, ImageFont
 
 from cgipool.explain.molecule import draw_level, paint_level
-from cgipool.picture import INK, Scale
+from cgipool.explain.picture import INK, Scale
 
 if TYPE_CHECKING:
     from cgipool.explain.one import Explained

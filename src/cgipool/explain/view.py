@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cgipool.explain.one import Explained
-from cgipool.picture import FEW, places
-from cgipool.report.look import short
+from cgipool.explain.picture import FEW, places
+from cgipool.report.style import short
 
 WIDE, HIGH, MARGIN = 640, 430, 26
 """Size of a drawing and the width of its margin, in pixels."""

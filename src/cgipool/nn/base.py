@@ -1,19 +1,152 @@
-"""What the layers have in common: PyG's arguments in, PyG's six results out, and a pool in between.
+"""What a layer returns. Shapes: N nodes, E' edges that are left, F features, K kept nodes."""
 
-Shapes: N nodes, E directed edges, F features, K kept nodes.
-"""
-
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree
 
 from cgipool.errors import UserError
-from cgipool.level import check_ratio
+from cgipool.model.level import check_ratio
 from cgipool.nn.edges import Edges, KeptLevel, PyGLevel, numbering
-from cgipool.nn.output import PoolingOutput, Six, output_of
 from cgipool.pool import Pooled
+
+
+class PyGOutput(NamedTuple):
+    """What PyG's layers give, in its order."""
+
+    x: Tensor
+    edge_index: Tensor
+    edge_attr: Tensor | None
+    batch: Tensor
+    perm: Tensor
+    score: Tensor
+
+
+class More:
+    """What an output has beside the six."""
+
+    def __init__(self, aux_loss: Any, scores: Any, metrics: Any) -> None:
+        self.aux_loss, self.scores, self.metrics = aux_loss, scores, metrics
+
+
+class PoolingOutput(tuple[Any, ...]):
+    """A coarsened graph: unpacks as PyG's six, and has three attributes more.
+
+    Torch may put it together anew from its six parts, for a backward hook for example. As long as the first output is
+    there, the second is known by the memory of `perm`, and gets its attributes. (It is not a NamedTuple because these
+    cannot tell torch of more parts than they unpack to.)
+    """
+
+    _more: More | None
+
+    def __new__(cls, *six: Any) -> "PoolingOutput":
+        """Of six parts, or of one iterable with them, as tuples are made."""
+        parts = PyGOutput(*(six if len(six) != 1 else six[0]))
+        output = super().__new__(cls, parts)
+        output._more = _known.get(_address(parts.perm))
+        return output
+
+    @property
+    def x(self) -> Tensor:
+        """[K, F] the features of the kept nodes, gated."""
+        return self[0]
+
+    @property
+    def edge_index(self) -> Tensor:
+        """[2, E'] the edges among them, renumbered."""
+        return self[1]
+
+    @property
+    def edge_attr(self) -> Tensor | None:
+        """[E', …] what is known of these edges."""
+        return self[2]
+
+    @property
+    def batch(self) -> Tensor:
+        """[K] the graph of each."""
+        return self[3]
+
+    @property
+    def perm(self) -> Tensor:
+        """[K] which node each one was: graph by graph, in each by descending score."""
+        return self[4]
+
+    @property
+    def score(self) -> Tensor:
+        """[K] what the features of each were multiplied by."""
+        return self[5]
+
+    @property
+    def aux_loss(self) -> Tensor:
+        """The method's own loss, a scalar; 0 for a method without one."""
+        return self._known_more().aux_loss
+
+    @property
+    def scores(self) -> Mapping[str, Tensor]:
+        """[N] the scores of all nodes by name, as the method's paper calls them."""
+        return self._known_more().scores
+
+    @property
+    def metrics(self) -> Mapping[str, Tensor]:
+        """Scalars that help to understand the training, by name. Filled in evaluation mode only."""
+        return self._known_more().metrics
+
+    def _known_more(self) -> More:
+        if self._more is None:
+            raise AttributeError("this output was made of copies of its six parts, without its loss and its scores")
+        return self._more
+
+    def __repr__(self) -> str:
+        parts = {**PyGOutput(*self)._asdict(), **(vars(self._more) if self._more else {})}
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in parts.items())})"
+
+    def _replace(self, **parts: Any) -> "PoolingOutput":
+        """The same with other parts."""
+        return _with_more(PyGOutput(*self)._replace(**parts), self._more)
+
+
+_known: "WeakValueDictionary[int | None, More]" = WeakValueDictionary()
+"""The attributes of outputs that are still there, by the address of perm."""
+
+
+def output_of(
+    six: PyGOutput, aux_loss: Tensor, scores: Mapping[str, Tensor], metrics: Mapping[str, Tensor]
+) -> PoolingOutput:
+    """What a layer returns."""
+    more = More(aux_loss, scores, metrics)
+    if (address := _address(six.perm)) is not None:
+        _known[address] = more
+    return _with_more(six, more)
+
+
+def _address(perm: Any) -> int | None:
+    """Where perm lies in memory; None where it is empty, or torch does not say."""
+    try:
+        return perm.data_ptr() or None
+    except (AttributeError, RuntimeError):  # inside transformations of torch.func
+        return None
+
+
+def _with_more(six: Iterable[Any], more: More | None) -> PoolingOutput:
+    output = PoolingOutput(*six)
+    output._more = more
+    return output
+
+
+def _flatten(output: PoolingOutput) -> tuple[list[Any], bool]:
+    more = output._more
+    return [*output, *([] if more is None else [more.aux_loss, more.scores, more.metrics])], more is not None
+
+
+def _unflatten(leaves: Iterable[Any], whole: Any) -> PoolingOutput:
+    parts = list(leaves)
+    return _with_more(parts[:6], More(*parts[6:]) if whole else None)
+
+
+_pytree.register_pytree_node(PoolingOutput, _flatten, _unflatten, serialized_type_name="cgipool.nn.PoolingOutput")
 
 
 class PoolingLayer(nn.Module):
@@ -67,7 +200,7 @@ class PoolingLayer(nn.Module):
         six, pooled = self._run(x, Edges(edge_index, edge_attr), batch, attn)
         return _output(six, pooled, pooled.scores)
 
-    def _run(self, x: Tensor, edges: Edges, batch: Tensor, attn: Tensor | None) -> tuple[Six, Pooled]:
+    def _run(self, x: Tensor, edges: Edges, batch: Tensor, attn: Tensor | None) -> tuple[PyGOutput, Pooled]:
         """What is kept of nodes that come graph by graph. Under autocast too in the precision of the weights: scores
         are there to be told apart."""
         given, device = x.dtype, x.device.type
@@ -80,11 +213,11 @@ class PoolingLayer(nn.Module):
             six = self._six(pooled, batch)
         return six._replace(x=six.x.to(given)), pooled
 
-    def _six(self, pooled: Pooled, batch: Tensor) -> Six:
+    def _six(self, pooled: Pooled, batch: Tensor) -> PyGOutput:
         """PyG's results out of ours."""
         kept = pooled.level
         assert isinstance(kept, KeptLevel)
-        return Six(pooled.x, *kept.edges, batch[kept.position], kept.position, kept.gate)
+        return PyGOutput(pooled.x, *kept.edges, batch[kept.position], kept.position, kept.gate)
 
 
 def _columns(x: Tensor) -> Tensor:
@@ -92,7 +225,7 @@ def _columns(x: Tensor) -> Tensor:
     return x.unsqueeze(1) if x.ndim == 1 else x
 
 
-def _output(six: Six, pooled: Pooled, scores: Mapping[str, Tensor]) -> PoolingOutput:
+def _output(six: PyGOutput, pooled: Pooled, scores: Mapping[str, Tensor]) -> PoolingOutput:
     x, aux_loss = six.x, sum(pooled.losses.values(), start=pooled.x.new_zeros(()))
     if aux_loss.requires_grad and torch.distributed.is_available() and torch.distributed.is_initialized():
         x, aux_loss = _Joined.apply(x, aux_loss)

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cgipool.dense import DenseLevel
 from cgipool.errors import UserError
-from cgipool.level import Level, Nodes, Origin, cells_of
+from cgipool.model.level import Level, Nodes, Origin, cells_of
+from cgipool.model.level.dense import DenseLevel
 from cgipool.pool.pyg import EdgeListLevel
 
 

@@ -12,11 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cgipool.dense import DenseLevel
 from cgipool.errors import UserError, unknown
-from cgipool.nn.base import PoolingLayer
+from cgipool.model.level.dense import DenseLevel
+from cgipool.nn.base import PoolingLayer, PoolingOutput, PyGOutput
 from cgipool.nn.edges import PyGLevel, edges_of, numbering, ranking
-from cgipool.nn.output import PoolingOutput, Six
 from cgipool.pool import ASAP, CGIPool, Pooled, ReleasedCGIPool, SAGPool, TopKPool, VIPool
 
 FORMS = {"paper": CGIPool, "released": ReleasedCGIPool}
@@ -170,13 +169,13 @@ class ASAPooling(PoolingLayer):
             )
         return super().forward(x, edge_index, edge_weight if edge_attr is None else edge_attr, batch, attn)
 
-    def _six(self, pooled: Pooled, batch: Tensor) -> Six:
+    def _six(self, pooled: Pooled, batch: Tensor) -> PyGOutput:
         level = pooled.level
         assert isinstance(level, DenseLevel)
         fitness = pooled.scores["phi"][level.position]
         order = ranking(level.graph, fitness)
         edges, perm = edges_of(level, self.add_self_loops), level.position[order]
-        return Six(
+        return PyGOutput(
             pooled.x[order], numbering(order, len(order))[edges.pairs], edges.attr, batch[perm], perm, fitness[order]
         )
 

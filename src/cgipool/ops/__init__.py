@@ -10,13 +10,20 @@ from cgipool.ops.blocks import (
     block_product,
     block_scaled,
 )
-from cgipool.ops.graphs import readout, softmax
-from cgipool.ops.nodes import convolve, degree, lookup, neighbor_max, pick, propagate
-from cgipool.ops.ranks import keep_top_k, order
+from cgipool.ops.graphs import dots, keep_top_k, order, readout, softmax, spread, sums
+from cgipool.ops.neighbors import (
+    convolve,
+    degree,
+    lookup,
+    neighbor_max,
+    pick,
+    propagate,
+    tile_convolve,
+    tile_induce,
+    tile_propagate,
+)
 from cgipool.ops.rows import draws, gated, project
 from cgipool.ops.shrink import close_up, induce, pick_gated, sums_and_pick, take
-from cgipool.ops.tiles import tile_convolve, tile_induce, tile_propagate
-from cgipool.ops.weighted import dots, spread, sums
 
 __all__ = [
     "block_adjacency",

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 from cgipool.ops.cpu import blocks as cpu
-from cgipool.ops.graph_op import GraphOp
+from cgipool.ops.graph_op import GraphOp, like, sized
 from cgipool.ops.rows import column_sums, rectify_grad
-from cgipool.ops.shapes import like, sized
 
 block_adjacency = GraphOp(
     cpu.block_adjacency,
@@ -67,7 +66,7 @@ def _block_convolve_grad(ctx: Any, grad: Tensor) -> tuple:
 block_convolve = GraphOp(
     cpu.block_convolve,
     1,
-    lambda weight, x, bias, rectify, slot_ptr, block_ptr: like(x),
+    lambda weight, x, bias, relu, slot_ptr, block_ptr: like(x),
     _block_convolve_grad,
     _block_convolve_save,
     gpu="matrices.block_convolve",

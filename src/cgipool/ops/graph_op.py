@@ -1,5 +1,5 @@
-"""How a kernel becomes an operation: a `torch.library` custom op with shapes for tracing, derivatives, and a rule for
-`vmap`; opaque to all three, so that its kernel may use whatever is fast on the device.
+"""How a kernel becomes an operation: a `torch.library` custom op with shapes for tracing, derivatives, and a rule
+for `vmap`.
 """
 
 import importlib
@@ -9,6 +9,22 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+
+def like(x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """A tensor of x's shape."""
+    return torch.empty_like(x, dtype=dtype, memory_format=torch.contiguous_format)
+
+
+def sized(x: Tensor, *shape: int) -> Tensor:
+    """A tensor with the split axis of x [C, F], if it has one, and this shape."""
+    return x.new_empty(*x.shape[:-2], *shape)
+
+
+def graphs_in(slot_ptr: Tensor) -> int:
+    """How many graphs begin at slot_ptr [B + 1]."""
+    return slot_ptr.shape[-1] - 1
+
 
 # Not `torch.library.custom_op`: calling one of those imports torch's compiler, which takes seconds.
 LIBRARY = torch.library.Library("cgipool", "FRAGMENT")

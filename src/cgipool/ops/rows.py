@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from cgipool.ops.cpu import rows as cpu
-from cgipool.ops.graph_op import GraphOp, save_inputs
-from cgipool.ops.shapes import like, sized
+from cgipool.ops.graph_op import GraphOp, like, save_inputs, sized
 
 rectify_grad = GraphOp(
     cpu.rectify_grad,

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from cgipool.ops.cpu import shrink as cpu
-from cgipool.ops.graph_op import GraphOp, save_inputs
-from cgipool.ops.shapes import graphs_in, like, sized
+from cgipool.ops.graph_op import GraphOp, graphs_in, like, save_inputs, sized
 
 
 def _take_grad(ctx: Any, grad: Tensor) -> tuple:
@@ -75,7 +74,7 @@ sums_and_pick = GraphOp(
     ),
     _sums_and_pick_grad,
     save_inputs,
-    gpu="pooled.sums_and_pick",
+    gpu="shrink.sums_and_pick",
 )
 sums_and_pick_grad = GraphOp(
     cpu.sums_and_pick_grad,
@@ -85,5 +84,5 @@ sums_and_pick_grad = GraphOp(
         like(weight),
         like(gate),
     ),
-    gpu="pooled.sums_and_pick_grad",
+    gpu="shrink.sums_and_pick_grad",
 )

@@ -19,9 +19,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cgipool import ops
-from cgipool.dense import DenseLevel
-from cgipool.layers import GCN
-from cgipool.level import Level, check_ratio
+from cgipool.model.layers import GCN
+from cgipool.model.level import Level, check_ratio
+from cgipool.model.level.dense import DenseLevel
 from cgipool.pool.base import Pooled
 
 LEAK = 0.2

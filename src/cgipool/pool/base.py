@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from cgipool.errors import UserError
-from cgipool.level import Level
+from cgipool.model.level import Level
 
 NOTHING: Mapping[str, Tensor] = MappingProxyType({})
 
@@ -34,7 +34,7 @@ class Sizes(NamedTuple):
 
     mean: float
     """Mean number of nodes."""
-    sixtieth: int
+    percentile60: int
     """The least number of nodes that at least 60 % of the graphs do not exceed."""
 
     @classmethod

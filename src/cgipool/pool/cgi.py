@@ -22,8 +22,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cgipool.errors import unknown
-from cgipool.layers import GCN, GraphConv
-from cgipool.level import Level, check_ratio
+from cgipool.model.layers import GCN, GraphConv
+from cgipool.model.level import Level, check_ratio
 from cgipool.pool.base import Pooled
 
 LEAK = 0.2

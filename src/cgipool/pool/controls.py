@@ -6,7 +6,7 @@ Shapes: C positions, d features.
 import torch
 from torch import Tensor, nn
 
-from cgipool.level import Level, check_ratio
+from cgipool.model.level import Level, check_ratio
 from cgipool.pool.base import Pooled
 
 

@@ -13,10 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cgipool import ops
-from cgipool.layers import GCN
-from cgipool.level import Level
+from cgipool.model.layers import GCN
+from cgipool.model.level import Level
+from cgipool.model.readout import Levels
 from cgipool.pool.base import Sizes, sizes_for
-from cgipool.readout import Levels
 
 LEAST, WINDOW = 10, 5
 """k is at least 10, as in the authors' code, so that after the pairs one window of the second convolution fits."""
@@ -34,7 +34,7 @@ class DGCNN(nn.Module):
     def __init__(self, dim: int, levels: int = 3, sizes: Sizes | None = None) -> None:
         super().__init__()
         self.width = 2 * dim
-        self.rows = max(LEAST, sizes_for("dgcnn", sizes).sixtieth)
+        self.rows = max(LEAST, sizes_for("dgcnn", sizes).percentile60)
         self.key = GCN(dim, 1)
         self.first = nn.Linear(levels * dim + 1, 16)
         self.second = nn.Linear(WINDOW * 16, 32)

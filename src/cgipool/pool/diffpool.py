@@ -12,9 +12,9 @@ Shapes: C positions, B graphs, d features, K clusters.
 import torch
 from torch import Tensor, nn
 
-from cgipool.dense import DenseLevel
-from cgipool.layers import GCN
-from cgipool.level import Level, check_ratio
+from cgipool.model.layers import GCN
+from cgipool.model.level import Level, check_ratio
+from cgipool.model.level.dense import DenseLevel
 from cgipool.pool.base import Pooled, Sizes, cluster_count
 
 TINY = 1e-15
@@ -43,7 +43,7 @@ class DiffPool(nn.Module):
     def forward(self, x: Tensor, level: Level) -> Pooled:
         """X [C, d] → K clusters per graph."""
         s = torch.softmax(self.assign(x, level), 1) * level.alive.unsqueeze(1)
-        z = self.embed(x, level, rectify=True)
+        z = self.embed(x, level, relu=True)
         clustered = level.sums(z, s)
         adjacency = level.sums(level.neighbor_sum(s), s)
         losses = {"link": link_loss(level, s, adjacency), "entropy": entropy_loss(level, s)}

@@ -12,8 +12,8 @@ Shapes: C positions, B graphs, d features, K clusters.
 import torch
 from torch import Tensor, nn
 
-from cgipool.dense import DenseLevel
-from cgipool.level import Level, check_ratio
+from cgipool.model.level import Level, check_ratio
+from cgipool.model.level.dense import DenseLevel
 from cgipool.pool.base import Pooled, Sizes, cluster_count
 
 TINY = 1e-12

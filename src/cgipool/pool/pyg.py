@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from cgipool.errors import UserError
-from cgipool.level import Level, Nodes, Origin, SparseLevel, check_ratio
+from cgipool.model.level import Level, Nodes, Origin, SparseLevel, check_ratio
 from cgipool.ops.draws import key_of
 from cgipool.pool.base import Pooled
 

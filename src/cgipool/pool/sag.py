@@ -10,8 +10,8 @@ Shapes: C positions, d features. k = ⌈ratio · n⌉ per graph.
 import torch
 from torch import Tensor, nn
 
-from cgipool.layers import GCN
-from cgipool.level import Level, check_ratio
+from cgipool.model.layers import GCN
+from cgipool.model.level import Level, check_ratio
 from cgipool.pool.base import Pooled
 
 

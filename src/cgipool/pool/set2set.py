@@ -15,8 +15,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from cgipool.level import Level
-from cgipool.readout import JUMPINGS, Levels, jumping_named
+from cgipool.model.level import Level
+from cgipool.model.readout import JUMPINGS, Levels, jumping_named
 
 
 class Attention(nn.Module):

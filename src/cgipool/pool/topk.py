@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from cgipool import ops
-from cgipool.level import Level, check_ratio
+from cgipool.model.level import Level, check_ratio
 from cgipool.pool.base import Pooled
 
 LEAST_NORM = 1e-12

@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cgipool import ops
-from cgipool.layers import Linear
-from cgipool.level import Level, check_ratio
+from cgipool.model.layers import Linear
+from cgipool.model.level import Level, check_ratio
 from cgipool.pool.base import Pooled
 
 DROPOUT = 0.3

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from cgipool.report.compare import LEVEL, Against
+from cgipool.errors import counted, rounded
+from cgipool.report.comparisons import LEVEL, Against
 from cgipool.report.view import DONE, FAILED, Entry, View
-from cgipool.words import counted, rounded
 
 NOTHING = "–"
 """Stands where there is no number."""

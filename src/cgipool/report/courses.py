@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cgipool.errors import printable
 from cgipool.study.records import Record
-from cgipool.words import printable
 
 CURVES = ("train_loss", "val_loss", "val_accuracy")
 """What the curves of a split are of."""

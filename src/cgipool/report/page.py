@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 from cgipool.report.blocks import Block, blocks_of, footnotes
-from cgipool.report.compare import LEVEL
+from cgipool.report.comparisons import LEVEL
 from cgipool.report.shown import cell_shown, entry_shown
 from cgipool.report.tables import counts, trained
 from cgipool.report.view import View

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from itertools import chain
 from typing import Any
 
+from cgipool.errors import rounded
 from cgipool.report.blocks import interval, marks_of, number, probability
 from cgipool.report.courses import CURVES, Course, course, diagnostics, thinned
 from cgipool.report.view import Entry, View
@@ -16,7 +17,6 @@ from cgipool.study.positive import Metrics
 from cgipool.study.records import Record
 from cgipool.study.statistics import Summary
 from cgipool.training.metrics import TITLES, written
-from cgipool.words import rounded
 
 Facts = list[list[str]]
 """Names and values, one line each."""

@@ -4,9 +4,9 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 
+from cgipool.errors import are, counted, csv_cell, printable
 from cgipool.report.blocks import Block, blocks_of
 from cgipool.report.view import DONE, FAILED, MISSING, View
-from cgipool.words import are, counted, csv_cell, printable
 
 LATEX = {
     "\\": r"\textbackslash{}",

@@ -1,20 +1,108 @@
-"""Writing a report: per study its tables and figures, and one page over all of them."""
+"""Which cells and studies of a store can be shown. The others are listed as problems and left out, so that one bad file
+never stops a report."""
 
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cgipool.errors import UserError, excerpt, unknown
+import numpy as np
+
+from cgipool.errors import UserError, excerpt, printable, unknown
 from cgipool.files import write_atomically
+from cgipool.report.courses import CURVES, course, diagnostics, thinned
 from cgipool.report.figures import figures_of
-from cgipool.report.page import page, study_shown
-from cgipool.report.sound import drop_unusable
+from cgipool.report.page import in_script, page, study_shown
+from cgipool.report.shown import cell_shown, splits_shown
 from cgipool.report.tables import latex, markdown, markdown_problems, tidy
-from cgipool.report.view import DONE, View, view_of
-from cgipool.study.positive import check_positive
-from cgipool.study.records import ODD, Book, Record, read_book
+from cgipool.report.view import DONE, View, check_study, view_of
+from cgipool.study.positive import check_positive, metrics_of
+from cgipool.study.records import ODD, PLAIN, Book, Record, StudyRecord, read_book
+
+LARGEST = 1e100
+"""Of the numbers that are drawn."""
+
+
+def drop_unusable(book: Book) -> None:
+    """Take out what no table can show, and list it among the problems."""
+    for key, record in list(book.records.items()):
+        wrong = _wrong(record)
+        if wrong:
+            book.problems.append(f"cells/{key}.json is not shown: {wrong}")
+            del book.records[key]
+    for key, said in _misplaced(book):
+        book.problems.append(f"cells/{key}.json is not shown: {said}")
+        book.records.pop(key, None)
+    shown: list[StudyRecord] = []
+    for study in book.studies:
+        try:
+            check_study(study)
+        except UserError as error:
+            book.problems.append(str(error))
+            continue
+        if study.name in [other.name for other in shown]:
+            book.problems.append(f"a second study named {study.name!r} is not shown")
+        else:
+            title, about, source = map(printable, (study.title, study.about, study.source))
+            shown.append(replace(study, title=title, about=about, source=source))
+    book.studies = shown
+    book.failed = {key: printable(reason) for key, reason in book.failed.items()}
+
+
+def _misplaced(book: Book) -> list[tuple[str, str]]:
+    """Cells that are of another method or data set than the study which asks for their key."""
+    found = {}
+    for study in book.studies:
+        for cell in study.cells:
+            record = book.records.get(cell.key)
+            for axis in ("method", "dataset"):
+                if record is not None and axis in cell.at and record.cell.get(axis) != cell.at[axis]:
+                    found[cell.key] = f"its {axis} is {record.cell.get(axis)!r} where {cell.at[axis]!r} is due"
+    return list(found.items())
+
+
+def _wrong(record: Record) -> str | None:
+    """Why a cell cannot be shown; None for a sound one."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # NumPy's, about numbers that are too large
+            return _impossible(record) or _unreadable(record)
+    except (*ODD, Warning):
+        return "its settings, numbers, curves, diagnostics or provenance are not of this format"
+
+
+def _impossible(record: Record) -> str | None:
+    """What of a cell's numbers cannot be."""
+    values, members = record.percent(), [100 * share for share in record.members().values()]
+    if not all(
+        np.isfinite(some).all() and np.min(some) >= 0 and np.max(some) <= 100 for some in (values, members or 0)
+    ):
+        return "an accuracy in it is not a share between 0 and 1"
+    if len(values) < len(record.splits):
+        return "two of its splits have the same number"
+    if any(row["graphs"]["train"] < 1 or row["graphs"]["test"] < 1 for row in record.splits):
+        return "a split in it has no graphs"
+    return None
+
+
+def _unreadable(record: Record) -> str | None:
+    """What of a cell cannot be drawn or written; other faults are raised."""
+    recipe = record.cell.get("recipe")
+    for values in (record.cell, recipe if isinstance(recipe, dict) else {}):
+        for name, value in values.items():
+            if not isinstance(value, PLAIN) and value is not recipe:
+                return f"its {excerpt(name)} is neither text nor a number"
+    for name in CURVES:
+        found = course(record, name)
+        if found is not None and max(found.epoch[-1], *map(abs, (*found.low, *found.high))) > LARGEST:
+            return "its curves have numbers too large to draw"
+        for row in record.splits:
+            thinned(row, name)
+    diagnostics(record), record.test_to_train, record.test_graphs
+    in_script(cell_shown(record)), splits_shown(record, metrics_of(record))
+    return None
 
 
 @dataclass(frozen=True)

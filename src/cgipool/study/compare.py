@@ -8,7 +8,7 @@ from pathlib import Path
 from cgipool.data.catalogue import CATALOGUE
 from cgipool.data.graphs import GraphSet
 from cgipool.data.splits import KINDS, check_graphs, random_splits
-from cgipool.errors import UserError, unknown
+from cgipool.errors import UserError, counted, unknown
 from cgipool.files import read_json
 from cgipool.pool import method_named
 from cgipool.study import fingerprints
@@ -16,7 +16,6 @@ from cgipool.study.cell import Cell, Protocol
 from cgipool.study.plan import Study
 from cgipool.training.recipe import parse_settings, recipe_named
 from cgipool.training.run import content_of
-from cgipool.words import counted
 
 
 def comparison(

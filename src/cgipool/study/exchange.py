@@ -10,13 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cgipool.errors import UserError, excerpt
+from cgipool.errors import UserError, csv_cell, excerpt
 from cgipool.files import read_regular, write_atomically
 from cgipool.study.positive import check_positive, metrics_of
 from cgipool.study.records import ODD, PLAIN, Book, StudyRecord, Wanted, read_book
 from cgipool.study.stored import FORMAT, read_stored, write_stored
 from cgipool.training.metrics import PER_CLASS
-from cgipool.words import csv_cell
 
 PARTS = ("cells", "failed", "studies")
 """The folders of a store that hold results; the others belong to runs in progress, or follow from these."""

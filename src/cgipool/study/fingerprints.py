@@ -20,10 +20,10 @@ from cgipool.data.importers.imported import IDS
 from cgipool.data.splits import Split, random_splits
 from cgipool.errors import UserError
 from cgipool.ops.draws import key_of
+from cgipool.training.job import Progress, ProgressCallback
 from cgipool.training.metrics import report
 from cgipool.training.result import RESULT, read_row, write_row
 from cgipool.training.run import identity_of, prepare, split_folder
-from cgipool.training.task import Progress, Tell
 
 if TYPE_CHECKING:
     from cgipool.study.cell import Cell
@@ -35,10 +35,10 @@ RADIUS, BITS, TREES = 2, 2048, 500
 def smiles_of(source: str | Path) -> list[str] | None:
     """The SMILES of a data set, graph by graph; None for one that is not of molecules."""
     if str(source).lower() == "solubility":
+        from cgipool.data.importers.options import ImportOptions
         from cgipool.data.importers.solubility import read_solubility
-        from cgipool.data.importers.wishes import Wishes
 
-        return list(read_solubility(Wishes()).ids["smiles"])
+        return list(read_solubility(ImportOptions()).ids["smiles"])
     if not (Path(source) / IDS).is_file():
         return None
     return read_ids(source).get("smiles")
@@ -69,7 +69,7 @@ def fingerprints(smiles: list[str]) -> NDArray[np.uint8]:
     return np.stack([generator.GetFingerprintAsNumPy(parse_smiles(text)) for text in smiles])
 
 
-def train_control(graphs: GraphSet, cell: "Cell", folder: Path, tell: Tell) -> None:
+def train_control(graphs: GraphSet, cell: "Cell", folder: Path, tell: ProgressCallback) -> None:
     """Train and test the control on the splits of a cell; the folder then holds what a training's would."""
     smiles = smiles_of(cell.path or cell.dataset)
     if smiles is None:

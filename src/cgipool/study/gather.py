@@ -17,8 +17,7 @@ from cgipool.errors import UserError
 from cgipool.files import read_json
 from cgipool.study.records import ODD
 from cgipool.study.stored import read_stored, write_stored
-from cgipool.training.log import Log
-from cgipool.training.result import read_row
+from cgipool.training.result import Log, read_row
 
 POINTS = 60
 COURSES = ("train_loss", "val_loss", "val_accuracy")
@@ -81,7 +80,7 @@ def _short(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.4g}")
 
 
-class Legs:
+class RunHistory:
     """When a cell was worked on: one run may begin it and another finish it. Kept beside its training folder."""
 
     def __init__(self, folder: Path) -> None:

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 from cgipool.data.catalogue import CATALOGUE
 from cgipool.errors import UserError, unknown
 from cgipool.study.records import Record
-from cgipool.training.classes import CLASS_1, MEAN, Classes, shown
-from cgipool.training.metrics import PER_CLASS
+from cgipool.training.metrics import CLASS_1, MEAN, PER_CLASS, Classes, shown
 
 
 class Metrics(NamedTuple):

@@ -21,10 +21,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cgipool.errors import UserError, excerpt
-from cgipool.study.checks import check_number, check_provenance, check_row, parts_of
-from cgipool.study.stored import read_stored
-from cgipool.words import printable
+from cgipool.errors import UserError, excerpt, printable
+from cgipool.study.stored import check_number, check_provenance, check_row, parts_of, read_stored
 
 T = TypeVar("T")
 

@@ -29,12 +29,12 @@ from cgipool.files import read_json
 from cgipool.study import fingerprints
 from cgipool.study.cell import Cell
 from cgipool.study.claims import Claim
-from cgipool.study.gather import Legs, commit_of, processor, split_rows
+from cgipool.study.gather import RunHistory, commit_of, processor, split_rows
 from cgipool.study.sets import graphs_of
 from cgipool.study.store import Store, now
-from cgipool.training.classes import classes_of
+from cgipool.training.job import Job, Progress
+from cgipool.training.metrics import classes_of
 from cgipool.training.run import check_device, split_folder, train_tasks
-from cgipool.training.task import Progress, Task
 from cgipool.version import __version__
 
 
@@ -191,7 +191,7 @@ class Runner:
 
     def _train(self, cell: Cell, claim: Claim) -> str:
         began, self._why = time.monotonic(), None
-        legs = Legs(self.store.work(cell.key))
+        legs = RunHistory(self.store.work(cell.key))
         legs.begin(now(), self._versions(), self.commit)
         try:
             self._fit(cell, claim)
@@ -240,7 +240,7 @@ class Runner:
         splits = random_splits(graphs, seed=protocol.seed, indices=indices, kind=protocol.split_kind)
         train_tasks(
             [
-                Task(cell.method, cell.recipe, split, protocol.seed, self.device, split_folder(folder, split.index))
+                Job(cell.method, cell.recipe, split, protocol.seed, self.device, split_folder(folder, split.index))
                 for split in splits
             ],
             graphs,
@@ -272,7 +272,7 @@ class Runner:
             "python": platform.python_version(),
         }
 
-    def _provenance(self, cell: Cell, legs: Legs) -> dict[str, Any]:
+    def _provenance(self, cell: Cell, legs: RunHistory) -> dict[str, Any]:
         run = read_json(self.store.work(cell.key) / "run.json")
         kind = torch.device(self.device).type
         cuda = kind == "cuda"

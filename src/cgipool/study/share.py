@@ -4,8 +4,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from cgipool.errors import UserError
-from cgipool.words import counted
+from cgipool.errors import UserError, counted
 
 T = TypeVar("T")
 

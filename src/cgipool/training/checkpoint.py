@@ -17,9 +17,8 @@ from torch import Tensor
 
 from cgipool.errors import UserError, excerpt
 from cgipool.files import DIGEST, write_atomically
-from cgipool.network import Model
-from cgipool.training.adam import MOMENTS, Adam
-from cgipool.training.average import follow
+from cgipool.model.network import Model
+from cgipool.training.optimiser import MOMENTS, Adam, follow
 
 FORMAT = "1"
 
@@ -46,7 +45,7 @@ class State:
     """Spent until the checkpoint that this training goes on from."""
 
     @property
-    def judged(self) -> Model:
+    def eval_state(self) -> Model:
         """Whose answers count: the average if there is one, while `network` goes on training."""
         return self.network if self.average is None else self.average
 
@@ -63,7 +62,7 @@ class State:
     def note(self, val_loss: float) -> None:
         """Remember the judged weights if this validation loss is the lowest so far."""
         if val_loss < self.best_loss:
-            self.best_loss, self.best_epoch, self.best = val_loss, self.epoch, copy_of(self.judged)
+            self.best_loss, self.best_epoch, self.best = val_loss, self.epoch, copy_of(self.eval_state)
 
 
 def copy_of(network: Model) -> dict[str, Tensor]:

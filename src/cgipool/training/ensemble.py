@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from cgipool.data.graphs import GraphSet
+from cgipool.training.folder import save_array
+from cgipool.training.job import Job
 from cgipool.training.metrics import report
-from cgipool.training.outcome import save_array
 from cgipool.training.result import PROBABILITIES, read_probabilities, read_row, write_row
-from cgipool.training.task import Task
 
 
-def members_of(task: Task, count: int) -> list[Task]:
+def members_of(task: Job, count: int) -> list[Job]:
     """The trainings of an ensemble: they differ in initial weights, order of graphs and dropout. Of one member: the
     task as it is."""
     if count == 1:
@@ -31,7 +31,7 @@ def member_folder(folder: Path, member: int) -> Path:
     return folder / f"member-{member:02d}"
 
 
-def combine(task: Task, members: Sequence[Task], graphs: GraphSet, *, at_once: bool) -> None:
+def combine(task: Job, members: Sequence[Job], graphs: GraphSet, *, at_once: bool) -> None:
     """Write what an ensemble leaves in its split's folder, from what its members left in theirs; the result last.
 
     `at_once` says whether the members trained side by side, so that the split took as long as the last of them.

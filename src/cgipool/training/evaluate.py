@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cgipool.data.batch import Batch, Batcher
-from cgipool.network import Model, Output
+from cgipool.model.network import Model, Output
 
 NODES_PER_BATCH = 50_000
 """Bounds the memory of an evaluation batch: at width 128 a level's features take 26 MB."""

@@ -6,22 +6,22 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from cgipool.baselines import build_model
 from cgipool.data.features import Encoder
 from cgipool.data.graphs import GraphSet
 from cgipool.errors import UserError, excerpt
 from cgipool.files import read_json, sealed, unsealed, write_json
-from cgipool.layers import InputSize
-from cgipool.network import Model
+from cgipool.model.baselines import build_model
+from cgipool.model.layers import InputSize
+from cgipool.model.network import Model
 from cgipool.pool import Sizes, method_named
+from cgipool.training.job import INIT, Job
 from cgipool.training.recipe import Recipe
-from cgipool.training.task import INIT, Task
 
 ENCODER = "encoder.json"
 """In a split's folder."""
 
 
-def fit_encoder(task: Task, graphs: GraphSet) -> Encoder:
+def fit_encoder(task: Job, graphs: GraphSet) -> Encoder:
     """The encoder of the input features, fitted on the split's training graphs."""
     recipe = task.recipe
     return Encoder.fit(
@@ -51,7 +51,7 @@ def read_encoder(folder: Path) -> Encoder:
     return Encoder.from_json(plain)
 
 
-def initial_model(task: Task, graphs: GraphSet, encoder: Encoder) -> Model:
+def initial_model(task: Job, graphs: GraphSet, encoder: Encoder) -> Model:
     """The model with its initial weights, which depend on (seed, split, member) alone."""
     train = task.split.train
     shares = class_shares(graphs, train, task.sample_weight)

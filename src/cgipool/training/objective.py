@@ -11,7 +11,7 @@ from torch import Tensor
 from cgipool.data.batch import Batch
 from cgipool.data.splits import Split
 from cgipool.errors import UserError
-from cgipool.network import Output
+from cgipool.model.network import Output
 
 
 def classification_loss(logits: Tensor, y: Tensor, weight: Tensor) -> Tensor:

@@ -15,13 +15,13 @@ import numpy as np
 
 from cgipool.data.features import SOURCES, VOCABULARIES
 from cgipool.errors import UserError, excerpt, unknown
-from cgipool.layers import CONVOLUTIONS
-from cgipool.level import GATES, check_ratio
-from cgipool.norm import NORMS
+from cgipool.model.layers import CONVOLUTIONS
+from cgipool.model.level import GATES, check_ratio
+from cgipool.model.norm import NORMS
+from cgipool.model.readout import JUMPINGS, READOUTS
 from cgipool.pool import FORMS
 from cgipool.pool.cgi import bound_named
 from cgipool.pool.method import Method
-from cgipool.readout import JUMPINGS, READOUTS
 
 SCHEDULES = ("constant", "cosine")
 """How the learning rate goes on over the epochs."""

@@ -21,24 +21,24 @@ from typing import Any
 import torch
 from numpy.typing import ArrayLike
 
+from cgipool.data.describe import warn_of_unused
 from cgipool.data.graphs import GraphSet
 from cgipool.data.sources import load_dataset
 from cgipool.data.splits import Split, check_graphs, check_splits, random_splits, write_splits
-from cgipool.data.unused import warn_of_unused
 from cgipool.errors import UserError, whole_number
 from cgipool.files import read_json, write_json
 from cgipool.pool import method_named
-from cgipool.training.alone import alone_in, make_folder
-from cgipool.training.classes import classes_of
 from cgipool.training.ensemble import combine, members_of
-from cgipool.training.jobs import train_in_processes
+from cgipool.training.folder import alone_in, make_folder
+from cgipool.training.job import Diverged, Job, ProgressCallback, finished
+from cgipool.training.loop import train_split
+from cgipool.training.metrics import classes_of
 from cgipool.training.objective import checked_weights
+from cgipool.training.parallel import train_in_processes
 from cgipool.training.recipe import ADDED, Recipe, recipe_named
 from cgipool.training.result import RESULT, Result, read_row
-from cgipool.training.split import train_split
-from cgipool.training.task import Diverged, Task, Tell, finished
-from cgipool.training.together import stackable, train_together
-from cgipool.training.trial import tried
+from cgipool.training.stacked.host import stackable, train_together
+from cgipool.training.stacked.trial import tried
 from cgipool.version import __version__
 
 
@@ -59,7 +59,7 @@ def train(
     overwrite: bool = False,
     tf32: bool = True,
     sample_weight: ArrayLike | None = None,
-    tell: Tell = lambda progress: None,
+    tell: ProgressCallback = lambda progress: None,
     **settings: Any,
 ) -> Result:
     """Train a method on random splits of a data set (a GraphSet, a name or a path) and test each split once.
@@ -91,14 +91,14 @@ def train(
     warn_of_unused(graphs, chosen.attributes)
     with run_folder(out) as folder:
         tasks = [
-            Task(method, chosen, split, seed, device, split_folder(folder, split.index), sample_weight=weight)
+            Job(method, chosen, split, seed, device, split_folder(folder, split.index), sample_weight=weight)
             for split in splits
         ]
         return train_tasks(tasks, graphs, folder, ensemble, jobs, tf32, resume, overwrite, tell)
 
 
 def train_tasks(
-    whole: Sequence[Task],
+    whole: Sequence[Job],
     graphs: GraphSet,
     folder: Path,
     ensemble: int = 1,
@@ -106,7 +106,7 @@ def train_tasks(
     tf32: bool = True,
     resume: bool = False,
     overwrite: bool = False,
-    tell: Tell = lambda progress: None,
+    tell: ProgressCallback = lambda progress: None,
 ) -> Result:
     """Train the splits of a run in its folder, which nobody else must be using. For the arguments see `train`."""
     one, splits = whole[0], [task.split for task in whole]
@@ -245,7 +245,7 @@ def _named(differs: list[str], before: dict, now: dict) -> str:
     return hashed[name] if name in hashed else f"{name} ({before.get(name)} then, {now[name]} now)"
 
 
-def waiting(tasks: Sequence[Task], tell: Tell) -> list[Task]:
+def waiting(tasks: Sequence[Job], tell: ProgressCallback) -> list[Job]:
     """The tasks that are still to be done; the others are told."""
     left = []
     for task in tasks:
@@ -266,7 +266,7 @@ def _table(path: Path, *names: str) -> dict[str, Any]:
     return held
 
 
-def _together(task: Task) -> bool:
+def _together(task: Job) -> bool:
     """Whether all tasks like this one train in one program."""
     return torch.device(task.device).type == "cuda" and stackable(task)
 
@@ -282,7 +282,7 @@ def matrix_precision(tf32: bool) -> Iterator[None]:
         torch.backends.cuda.matmul.allow_tf32 = before
 
 
-def _train_all(tasks: list[Task], graphs: GraphSet, jobs: int, tell: Tell) -> None:
+def _train_all(tasks: list[Job], graphs: GraphSet, jobs: int, tell: ProgressCallback) -> None:
     if tasks and _together(tasks[0]):
         train_together(tasks, graphs, tell)
     elif jobs > 1 and tasks:

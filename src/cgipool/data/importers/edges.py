@@ -20,14 +20,12 @@ from numpy.typing import NDArray
 
 from cgipool.data.graphs import GraphSet
 from cgipool.data.importers.divided import Bucket, Divided
-from cgipool.data.importers.given import side_column, side_of
-from cgipool.data.importers.imported import Imported, Skipped
+from cgipool.data.importers.imported import Imported, Skipped, side_column, side_of
 from cgipool.data.importers.labels import NO_CLASSES, Classes, choose_label, classes_of
+from cgipool.data.importers.options import ImportOptions
 from cgipool.data.importers.table import Table, open_table
-from cgipool.data.importers.wishes import Wishes
-from cgipool.data.names import Names, natural_key, printable, sort_key
+from cgipool.data.names import Names, Texts, natural_key, printable, sort_key
 from cgipool.data.spill import Work
-from cgipool.data.texts import Texts
 from cgipool.errors import UserError, excerpt
 
 Ints = NDArray[np.int64]
@@ -38,7 +36,7 @@ PIECE, MOST = 1 << 25, 1024
 """Bytes of text that a piece is made of, and how many pieces there are at most."""
 
 
-def read_edges(path: Path, name: str, wishes: Wishes, work: Work) -> Iterator[Imported]:
+def read_edges(path: Path, name: str, wishes: ImportOptions, work: Work) -> Iterator[Imported]:
     """The set of a folder; a graph without nodes is left out and listed. Pieces are stretches of graphs."""
     listed = _Graphs(path / GRAPHS, wishes)
     files = [path / name for name in (EDGES, NODES) if (path / name).is_file()]
@@ -116,7 +114,7 @@ def _piece(name: str, listed: "_Graphs", edges: Divided, nodes: Divided | None, 
 class _Graphs:
     """graphs.csv: the graphs in its order; those without a label have no number."""
 
-    def __init__(self, path: Path, wishes: Wishes) -> None:
+    def __init__(self, path: Path, wishes: ImportOptions) -> None:
         table = open_table(path, wishes.max_size)
         graph = table.column("graph")
         side, self.notes = side_column(table, (graph,), wishes.label)
@@ -145,7 +143,7 @@ class _Graphs:
         self.unlabelled = len(self.number) - len(self.ids)
 
 
-def _classes(table: Table, wishes: Wishes, side: int | None) -> tuple[int, Classes]:
+def _classes(table: Table, wishes: ImportOptions, side: int | None) -> tuple[int, Classes]:
     """The number of the column with the classes, and the classes."""
     others = [column for j, column in enumerate(table.columns) if column != "graph" and j != side]
     label = table.column(choose_label(table.path, others, wishes.label))

@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 
 from cgipool.data.graphs import GraphSet
 from cgipool.data.importers.gather import Coded, Gather
-from cgipool.data.importers.given import side_column, side_of
-from cgipool.data.importers.imported import Imported
+from cgipool.data.importers.imported import Imported, side_column, side_of
 from cgipool.data.importers.labels import NO_CLASSES, WITHOUT, Classes, choose_label, classes_of
+from cgipool.data.importers.options import ImportOptions
 from cgipool.data.importers.table import open_table
-from cgipool.data.importers.wishes import Wishes
 from cgipool.data.names import Names, printable
 from cgipool.data.spill import Work
 from cgipool.errors import UserError, excerpt
@@ -30,7 +29,7 @@ from cgipool.files import check_regular, parsing
 LABELS, SUFFIX, WEIGHT = "labels.csv", ".graphml", "weight"
 
 
-def read_graphml(path: Path, name: str, wishes: Wishes, work: Work) -> Iterator[Imported]:
+def read_graphml(path: Path, name: str, wishes: ImportOptions, work: Work) -> Iterator[Imported]:
     """The set of a file or of a folder in one piece; its files are read twice: for the classes, then for the graphs."""
     classes, label_of, sides, notes = _classes(path, wishes)
     building = _Building()
@@ -68,13 +67,13 @@ class _Labels(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def _classes(path: Path, wishes: Wishes) -> _Labels:
+def _classes(path: Path, wishes: ImportOptions) -> _Labels:
     if wishes.unlabelled:
         return _Labels(NO_CLASSES, {}, {})
     return (_from_table if (path / LABELS).exists() else _from_graphs)(path, wishes)
 
 
-def _from_table(path: Path, wishes: Wishes) -> _Labels:
+def _from_table(path: Path, wishes: ImportOptions) -> _Labels:
     """By labels.csv; it must name the files there are, each once."""
     table = open_table(path / LABELS, wishes.max_size)
     graph = table.column("graph")
@@ -100,7 +99,7 @@ def _from_table(path: Path, wishes: Wishes) -> _Labels:
     return _Labels(classes, found, sides, notes)
 
 
-def _from_graphs(path: Path, wishes: Wishes) -> _Labels:
+def _from_graphs(path: Path, wishes: ImportOptions) -> _Labels:
     """By a key of the graphs."""
     data = {title: {key: str(value).strip() for key, value in _own(graph).items()} for title, graph in _graphs(path)}
     keys = dict.fromkeys(key for held in data.values() for key in held)

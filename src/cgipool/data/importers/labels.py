@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cgipool.data.importers.options import ImportOptions
 from cgipool.data.importers.table import few
-from cgipool.data.importers.wishes import Wishes
 from cgipool.data.names import Names, printable, sort_key
 from cgipool.errors import UserError, excerpt
 
@@ -65,7 +65,7 @@ NO_CLASSES = Classes((), {})
 """Where no classes are read."""
 
 
-def classes_of(path: Path, column: str, fields: Iterable[str], wishes: Wishes) -> Classes:
+def classes_of(path: Path, column: str, fields: Iterable[str], wishes: ImportOptions) -> Classes:
     """The classes in these fields, one per row; what cannot be classified is an error that says how to go on."""
     where = f"{path}: column {excerpt(column)!r}"
     found: dict[str, int] = {}

@@ -1,16 +1,21 @@
 """What of an input is text, one line per graph: ids, molecules, and columns that are passed through to predictions."""
 
 import itertools
+import sys
+import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from cgipool.data.importers.imported import IDS
-from cgipool.data.importers.table import few, open_table, rows_from
-from cgipool.data.importers.text import Text
-from cgipool.data.importers.wishes import MAX_ATOMS
+from cgipool.data.importers.molecular import USUAL
+from cgipool.data.importers.options import MAX_ATOMS
+from cgipool.data.importers.table import few, open_table, plain, rows_from
+from cgipool.data.importers.text import BLOCK, GZIP, MAX_SIZE, Text
 from cgipool.data.names import printable
-from cgipool.errors import UserError, excerpt
+from cgipool.errors import UserError, excerpt, in_bytes
+from cgipool.files import parsing
 
 TABLES = (".csv", ".tsv", ".smi", ".txt", ".parquet", ".csv.gz", ".tsv.gz", ".smi.gz")
 """Names of files with a column of SMILES end so."""
@@ -98,7 +103,7 @@ def unnamed(path: str | Path, asked: Asked) -> str | None:
     place = Path(path)
     if is_sdf(place) or not is_table(place):
         return None
-    from cgipool.data.importers.smiles import id_column, no_ids
+    from cgipool.data.importers.molecular import id_column, no_ids
 
     table = open_table(place, asked.max_size)
     return no_ids(table) if id_column(table, asked.id) is None else None
@@ -123,7 +128,7 @@ def has_lines(place: Path, asked: Asked) -> bool:
 def _columns(place: Path) -> tuple[str, ...]:
     """The columns of an input that have names."""
     if is_sdf(place):
-        from cgipool.data.importers.sdf import item_names
+        from cgipool.data.importers.molecular import item_names
 
         return tuple(item_names(Text(place)))
     if not is_table(place) and not (place / IDS).is_file():
@@ -132,7 +137,7 @@ def _columns(place: Path) -> tuple[str, ...]:
 
 
 def _table_lines(path: Path, asked: Asked, start: int) -> Iterator[Line]:
-    from cgipool.data.importers.smiles import id_column, smiles_column
+    from cgipool.data.importers.molecular import id_column, smiles_column
 
     table = open_table(path, asked.max_size)
     smiles, identity = smiles_column(table, asked.smiles), id_column(table, asked.id)
@@ -142,7 +147,7 @@ def _table_lines(path: Path, asked: Asked, start: int) -> Iterator[Line]:
 
 
 def _sdf_lines(path: Path, asked: Asked) -> Iterator[Line]:
-    from cgipool.data.importers.sdf import id_of, records
+    from cgipool.data.importers.molecular import id_of, records
 
     for record in records(Text(path, asked.max_size)):
         kept = tuple(record.data.get(name, "") for name in asked.keep)
@@ -156,3 +161,50 @@ def _saved_lines(folder: Path, keep: Sequence[str], start: int) -> Iterator[Line
     wanted = [table.column("id" if has_id else "row"), *map(table.column, keep)]
     for name, *kept in rows_from(table.as_written(*wanted), start):
         yield Line(printable(name) if has_id else "", "", tuple(kept))
+
+
+STDIN = "-"
+"""What stands for standard input in the place of a path."""
+
+
+@contextmanager
+def from_stdin(data: str, asked: Asked) -> Iterator[str]:
+    """The path of an input: where that is standard input, of a temporary file with its content."""
+    if data != STDIN:
+        yield data
+        return
+    with tempfile.TemporaryDirectory(prefix="cgipool-") as folder:
+        copy = Path(folder, "standard-input")
+        _copy(copy, asked.max_size or MAX_SIZE)
+        yield str(copy.rename(copy.with_name(f"standard-input{_ending(copy, asked)}")))
+
+
+def _copy(path: Path, limit: int) -> None:
+    count = 0
+    with parsing("standard input"), path.open("wb") as file:
+        while block := sys.stdin.buffer.read(BLOCK):
+            count += len(block)
+            if count > limit:
+                raise UserError(f"standard input has more than {in_bytes(limit)}; --max-size allows more")
+            file.write(block)
+
+
+def _ending(path: Path, asked: Asked) -> str:
+    """How the name of a file with this content would end."""
+    with path.open("rb") as file:
+        start = file.read(BLOCK)
+    packed = start.startswith(GZIP)
+    if start.startswith(b"PAR1"):
+        return ".parquet"
+    first: list[str] = []
+    for line in Text(path, asked.max_size).lines():
+        first.append(line)
+        if len(first) == 4:
+            break
+    zipped = ".gz" if packed else ""
+    if any(line.rstrip().endswith(("V2000", "V3000")) for line in first):
+        return f".sdf{zipped}"
+    header = next((line for line in first if line.strip()), "")
+    names = {plain(name) for delimiter in ",;\t" for name in header.split(delimiter)}
+    is_table = names & set(USUAL) or asked.smiles is not None or asked.id is not None or asked.keep
+    return f".csv{zipped}" if is_table else f".smi{zipped}"

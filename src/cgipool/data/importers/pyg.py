@@ -15,17 +15,16 @@ from typing import Any
 from cgipool.data.graphs import GraphSet
 from cgipool.data.importers.imported import Imported
 from cgipool.data.importers.labels import WITHOUT
+from cgipool.data.importers.options import ImportOptions
 from cgipool.data.importers.text import FREE, MAX_SIZE, RATIO
-from cgipool.data.importers.wishes import Wishes
 from cgipool.data.spill import Work
-from cgipool.errors import UserError, excerpt
+from cgipool.errors import UserError, excerpt, in_bytes
 from cgipool.files import parsing
-from cgipool.words import in_bytes
 
 CONVERT = 'from cgipool import GraphSet; GraphSet.from_pyg(list_of_data, name=...).save("DIR")'
 
 
-def read_pyg(path: Path, name: str, wishes: Wishes, work: Work) -> Iterator[Imported]:
+def read_pyg(path: Path, name: str, wishes: ImportOptions, work: Work) -> Iterator[Imported]:
     """The set of a saved file, in one piece."""
     from torch_geometric.data import Data
 

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cgipool.data.importers.imported import Imported, together
+from cgipool.data.importers.options import OF_CLASSES, ImportOptions
 from cgipool.data.importers.saving import Pieces, Saved, save_pieces
 from cgipool.data.importers.solubility import NAME, read_solubility
-from cgipool.data.importers.wishes import OF_CLASSES, Wishes
 from cgipool.data.names import printable
-from cgipool.data.spill import IN_MEMORY, Tell, Work, nobody
+from cgipool.data.spill import IN_MEMORY, ImportProgress, Work, nobody
 from cgipool.data.store import is_saved
 from cgipool.errors import UserError, unknown
 from cgipool.files import check_regular
 
-Reader = Callable[[Path, str, Wishes, Work], Iterator[Imported]]
+Reader = Callable[[Path, str, ImportOptions, Work], Iterator[Imported]]
 """Takes the path, the name of the set, the options, and where to hold what must be held; gives piece after piece."""
 
 TABLE = (*OF_CLASSES, "unlabelled", "max_size")
@@ -38,14 +38,14 @@ class Format(NamedTuple):
 
 
 FORMATS: dict[str, Format] = {
-    "tu": Format("tu:read_tu_set", (".zip",), ("unlabelled", "max_size")),
+    "tu": Format("read:read_tu_set", (".zip",), ("unlabelled", "max_size")),
     "smiles": Format(
-        "smiles:read_smiles",
+        "molecular:read_smiles",
         (".csv", ".tsv", ".txt", ".smi", ".parquet", ".csv.gz", ".tsv.gz", ".smi.gz"),
         ("smiles", *MOLECULES),
         molecules=True,
     ),
-    "sdf": Format("sdf:read_sdf", (".sdf", ".sd", ".sdf.gz", ".sd.gz"), MOLECULES, molecules=True),
+    "sdf": Format("molecular:read_sdf", (".sdf", ".sd", ".sdf.gz", ".sd.gz"), MOLECULES, molecules=True),
     "graphml": Format("graphml:read_graphml", (".graphml",), TABLE),
     "edges": Format("edges:read_edges", (), (*TABLE, "strict")),
     "pyg": Format("pyg:read_pyg", (".pt", ".pth"), ("unlabelled", "max_size")),
@@ -53,14 +53,14 @@ FORMATS: dict[str, Format] = {
 
 
 def import_data(
-    path: str | Path, *, form: str = "auto", name: str | None = None, wishes: Wishes | None = None
+    path: str | Path, *, form: str = "auto", name: str | None = None, wishes: ImportOptions | None = None
 ) -> Imported:
     """Read a data set of one's own, or `solubility` by name, into memory.
 
     `form` is a key of `FORMATS`, or "auto" to tell by the path. The set is called `name`, by default as its file or
     folder.
     """
-    pieces, *_ = _source(path, form, name, wishes or Wishes())
+    pieces, *_ = _source(path, form, name, wishes or ImportOptions())
     return together(list(pieces(IN_MEMORY)))
 
 
@@ -70,22 +70,22 @@ def import_to(
     *,
     form: str = "auto",
     name: str | None = None,
-    wishes: Wishes | None = None,
+    wishes: ImportOptions | None = None,
     scaffolds: tuple[int, int] | None = None,
-    tell: Tell = nobody,
+    tell: ImportProgress = nobody,
 ) -> Saved:
     """Read a data set of one's own and save it to a folder, piece by piece: it may be larger than memory.
 
     The folder is the one that `import_data(path, …).save(folder)` writes. GraphML and PyG files are read whole.
     `scaffolds` asks for so many splits by scaffold, of a seed. `tell` hears how far it is.
     """
-    pieces, called, molecules = _source(path, form, name, wishes or Wishes())
+    pieces, called, molecules = _source(path, form, name, wishes or ImportOptions())
     if scaffolds is not None and not molecules:
         raise UserError(f"{called} is no set of molecules: it has no scaffolds to split by")
     return save_pieces(pieces, Path(folder), called, scaffolds=scaffolds, tell=tell)
 
 
-def _source(path: str | Path, form: str, name: str | None, asked: Wishes) -> tuple[Pieces, str, bool]:
+def _source(path: str | Path, form: str, name: str | None, asked: ImportOptions) -> tuple[Pieces, str, bool]:
     """What gives the pieces of a data set, what it is called, and whether it is one of molecules."""
     place = Path(path)
     if form not in ("auto", *FORMATS):

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from cgipool.data.graphs import GraphSet
-from cgipool.data.importers.given import GIVEN, given_splits
-from cgipool.data.importers.imported import IDS, SCAFFOLDS, SKIPPED, Imported, Skipped
-from cgipool.data.spill import Tell, Work, nobody
+from cgipool.data.importers.imported import GIVEN, IDS, SCAFFOLDS, SKIPPED, Imported, Skipped, given_splits
+from cgipool.data.spill import ImportProgress, Work, nobody
 from cgipool.data.splits import write_splits
 from cgipool.data.store import is_large, replacing
 from cgipool.data.writer import GraphSetWriter
@@ -35,7 +34,7 @@ class Saved:
 
 
 def save_pieces(
-    pieces: Pieces, folder: Path, name: str, *, scaffolds: tuple[int, int] | None = None, tell: Tell = nobody
+    pieces: Pieces, folder: Path, name: str, *, scaffolds: tuple[int, int] | None = None, tell: ImportProgress = nobody
 ) -> Saved:
     """Write an import into one folder, which appears whole or not at all; an earlier import in it is replaced.
 

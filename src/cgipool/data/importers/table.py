@@ -1,25 +1,25 @@
-"""Tables with named columns: CSV, TSV or separated by semicolons, Parquet, and .smi, read a block at a time.
-
-Every field is read as text; what it means is decided by who asks. Rows count from 1 after the header, and blank lines
-do not count.
-"""
+"""Tables with named columns, read a block at a time: CSV, TSV, .smi and Parquet, plain or compressed."""
 
 import csv
 import io
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute
+import pyarrow.compute as pc
 import pyarrow.csv
+import pyarrow.parquet as pq
 
 from cgipool.data.archive import first_line
-from cgipool.data.importers.text import MAX_LINE, Text
+from cgipool.data.importers.text import FREE, MAX_LINE, MAX_SIZE, RATIO, Text
 from cgipool.data.names import printable
-from cgipool.errors import UserError, excerpt
-from cgipool.words import counted, in_bytes
+from cgipool.errors import UserError, counted, excerpt, in_bytes
+from cgipool.files import check_regular, parsing
 
 DELIMITERS = (",", "\t", ";")
 SHOWN = 10
@@ -72,12 +72,8 @@ def open_table(path: Path, max_size: int | None = None) -> Table:
     """The table at a path: Parquet by its ending, .smi by its ending and its first line, text otherwise."""
     name = path.name.lower()
     if name.endswith(".parquet"):
-        from cgipool.data.importers.parquet import ParquetTable
-
         return ParquetTable(path, max_size)
     if name.endswith((".smi", ".smi.gz")):
-        from cgipool.data.importers.smi import open_smi
-
         return open_smi(path, max_size)
     return TextTable(path, max_size)
 
@@ -189,3 +185,99 @@ def few(names: Sequence[str]) -> str:
     """Names for a message; of many only the first."""
     shown = ", ".join(excerpt(name, 60) for name in names[:SHOWN])
     return shown if len(names) <= SHOWN else f"{shown}, … ({len(names):,} in all)"
+
+
+COLUMNS = ("smiles", "id")
+LINES = 1 << 14
+"""Lines that are held at a time."""
+
+HEADERS = ("smiles", "canonicalsmiles", "isomericsmiles")
+"""First words of a line that names columns. None of them is a molecule."""
+
+
+def open_smi(path: Path, max_size: int | None = None) -> Table:
+    """The table of a .smi file; one whose first line names several columns is read as any other table."""
+    first = next((line for line in Text(path, max_size).lines() if line.strip()), None)
+    if first is None:
+        raise UserError(f"{path} is empty")
+    headed = plain((first.replace(",", " ").replace(";", " ").split() or [""])[0]) in HEADERS
+    if headed and any(delimiter in first for delimiter in DELIMITERS):
+        return TextTable(path, max_size)
+    return SmiTable(path, headed, max_size)
+
+
+class SmiTable(Table):
+    """Lines of SMILES and name; the name may be missing."""
+
+    columns = COLUMNS
+
+    def __init__(self, path: Path, headed: bool, max_size: int | None = None) -> None:
+        self.path, self._headed, self._text = path, headed, Text(path, max_size)
+
+    def as_written(self, *columns: int) -> Iterator[list[pa.StringArray]]:
+        """The columns of these numbers, block after block."""
+        filled = (line for line in self._text.lines() if line.strip())
+        lines = islice(filled, int(self._headed), None)
+        while some := [[*line.split(maxsplit=1), ""][:2] for line in islice(lines, LINES)]:
+            yield [pa.array([fields[j] for fields in some], pa.string()) for j in columns]
+
+
+ROWS = 4096
+"""Rows that are read at a time."""
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    with parsing(path):
+        try:
+            yield
+        except pa.ArrowException as error:
+            raise UserError(f"{path} cannot be read: {excerpt(str(error))}") from None
+
+
+class ParquetTable(Table):
+    """A Parquet file. Missing values are empty texts; lists and structs cannot be read."""
+
+    def __init__(self, path: Path, max_size: int | None = None) -> None:
+        self.path = path
+        check_regular(path)
+        with _reading(path):
+            about = pq.read_metadata(path)
+            self._schema = pq.read_schema(path)
+            claimed = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+        self.columns = tuple(printable(name.strip()) for name in self._schema.names)
+        limit = max_size or min(MAX_SIZE, max(FREE, RATIO * path.stat().st_size))
+        if claimed > limit:
+            raise UserError(f"{path} expands to more than {in_bytes(limit)}, which is refused; --max-size allows more")
+
+    def as_written(self, *columns: int) -> Iterator[list[pa.StringArray]]:
+        """The columns of these numbers, block after block."""
+        fields = [self._schema.field(j) for j in columns]
+        for field in fields:
+            if pa.types.is_nested(field.type):
+                raise _not_text(self.path, field.name, field.type)
+        wanted = [field.name for field in fields]
+        texts = [field.name for field in fields if _is_text(field.type)]
+        # By read_dictionary a text that a small file repeats often is held once, until its length is known.
+        with _reading(self.path), pq.ParquetFile(self.path, read_dictionary=texts, pre_buffer=False) as file:
+            for batch in file.iter_batches(ROWS, columns=wanted, use_threads=False):
+                yield [self._text(batch.column(name), name) for name in wanted]
+
+    def _text(self, column: pa.Array, name: str) -> pa.StringArray:
+        if pa.types.is_dictionary(column.type):
+            lengths = pc.binary_length(column.dictionary.cast(pa.binary())).take(column.indices)
+            if (pc.sum(lengths).as_py() or 0) > 16 * MAX_LINE or (pc.max(lengths).as_py() or 0) > MAX_LINE:
+                raise UserError(f"{self.path}: column {excerpt(name)!r} has texts that are too long")
+            column = column.dictionary_decode()
+        try:
+            return pc.fill_null(column.cast(pa.string()), "")
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise _not_text(self.path, name, column.type) from None
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _not_text(path: Path, name: str, kind: pa.DataType) -> UserError:
+    return UserError(f"{path}: column {excerpt(name)!r} holds {excerpt(str(kind))}, which is not text")

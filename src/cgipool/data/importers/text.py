@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from cgipool.errors import UserError
+from cgipool.errors import UserError, in_bytes
 from cgipool.files import check_regular, parsing
-from cgipool.words import in_bytes
 
 MAX_SIZE = 16 * 10**9
 """Bytes of text, after decompression, that are read unless more are asked for."""

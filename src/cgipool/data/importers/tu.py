@@ -6,13 +6,13 @@ from pathlib import Path
 
 from cgipool.data.importers.imported import Imported
 from cgipool.data.importers.labels import WITHOUT
-from cgipool.data.importers.wishes import Wishes
+from cgipool.data.importers.options import ImportOptions
 from cgipool.data.spill import Work
 from cgipool.data.tu import has_classes, tu_parts
 from cgipool.errors import UserError
 
 
-def read_tu_set(path: Path, name: str, wishes: Wishes, work: Work) -> Iterator[Imported]:
+def read_tu_set(path: Path, name: str, wishes: ImportOptions, work: Work) -> Iterator[Imported]:
     """The set under the given name; a graph's row is its number, from 1."""
     if not wishes.unlabelled and not has_classes(path, wishes.max_size):
         raise UserError(f"{path} has no NAME_graph_labels.txt; {WITHOUT}")

@@ -4,9 +4,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cgipool.ops.cpu.bags import bags, row_dots
-from cgipool.ops.cpu.nodes import pick
-from cgipool.ops.cpu.weighted import dots, spread, sums
+from cgipool.ops.cpu.graphs import dots, spread, sums
+from cgipool.ops.cpu.neighbors import pick
+from cgipool.ops.cpu.rows import bags, row_dots
 
 
 def take(x: Tensor, gate: Tensor, kept: Tensor, before: Tensor) -> Tensor:

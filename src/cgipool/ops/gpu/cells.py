@@ -8,9 +8,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cgipool.ops.gpu.fill import fill
-from cgipool.ops.gpu.launch import dense, power, rows_dense, tiles
-from cgipool.ops.gpu.tiling import entry, tile_table
+from cgipool.ops.gpu.launch import dense, fill, power, rows_dense, tiles
+from cgipool.ops.gpu.tiles import entry, tile_table
 
 
 @triton.jit(do_not_specialize=["C", "E", "B", "D", "R", "Q"])

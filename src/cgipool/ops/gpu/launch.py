@@ -2,6 +2,7 @@
 
 import torch
 import triton
+import triton.language as tl
 from torch import Tensor
 
 
@@ -28,3 +29,21 @@ def rows_dense(*tensors: Tensor) -> list[Tensor]:
 def precision(x: Tensor) -> str:
     """How matrix units read float32: as torch's own matrix products do."""
     return "tf32" if x.is_cuda and torch.backends.cuda.matmul.allow_tf32 else "ieee"
+
+
+@triton.jit
+def fill(out, value, first, last, share, shares, SIZE: tl.constexpr):
+    """Write a value from first to last; so many programs share the work, and this is one share of it."""
+    for start in range(first + share * SIZE, last, shares * SIZE):
+        at = start + tl.arange(0, SIZE)
+        tl.store(out + at, tl.zeros((SIZE,), out.dtype.element_ty) + value, mask=at < last)
+
+
+@triton.jit
+def fill_rows(out, value, first, last, col, F, share, shares, ROWS: tl.constexpr, COLS: tl.constexpr):
+    """Write a row of F numbers, of which value are the columns col, to all positions from first to last; so many
+    programs share the work, and this is one share of it."""
+    for start in range(first + share * ROWS, last, shares * ROWS):
+        row = start + tl.arange(0, ROWS)
+        rows = tl.zeros((ROWS, COLS), out.dtype.element_ty) + value[None, :]
+        tl.store(out + row[:, None] * F + col[None, :], rows, mask=(row < last)[:, None] & (col < F)[None, :])

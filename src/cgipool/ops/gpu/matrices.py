@@ -18,9 +18,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cgipool.ops.gpu.fill import fill, fill_rows
-from cgipool.ops.gpu.launch import dense, power, precision, rows_dense, tiles
-from cgipool.ops.gpu.tiling import entry, tile_table
+from cgipool.ops.gpu.launch import dense, fill, fill_rows, power, precision, rows_dense, tiles
+from cgipool.ops.gpu.tiles import entry, tile_table
 
 N = -1
 """Stands for the number of nodes of the graph, as a side or a stride."""
@@ -148,7 +147,7 @@ def products(
     block_ptr: Tensor,
     positions: int,
     bias: Tensor | None = None,
-    rectify: bool = False,
+    relu: bool = False,
 ) -> Tensor:
     """out = a b for every graph; sides are the height, the width and the depth, fixed or N. The width is N only if the
     height is. If the width alone is fixed, a bias [S, width] may be added, and what is positive taken of that."""
@@ -166,7 +165,7 @@ def products(
     _products[grid](
         left, right, left if bias is None else bias.contiguous(), out[0], slot_ptr, table, graphs, most,
         *(x[0].numel() for x in (left, right, out[0])), slot_ptr.stride(0),
-        height, width, depth, *a[1], *b[1], *out[1], BIASED=bias is not None, RECTIFY=rectify,
+        height, width, depth, *a[1], *b[1], *out[1], BIASED=bias is not None, RECTIFY=relu,
         TI=ti, TJ=tj, TK=tk, PRECISION=precision(left), num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
     return out[0]
@@ -224,13 +223,11 @@ def block_mm(weight: Tensor, x: Tensor, flip: bool, slot_ptr: Tensor, block_ptr:
     return products((N, features, N), (weight, matrix), (x, rows), (out, rows), slot_ptr, block_ptr, x.shape[1])
 
 
-def block_convolve(
-    weight: Tensor, x: Tensor, bias: Tensor, rectify: bool, slot_ptr: Tensor, block_ptr: Tensor
-) -> Tensor:
+def block_convolve(weight: Tensor, x: Tensor, bias: Tensor, relu: bool, slot_ptr: Tensor, block_ptr: Tensor) -> Tensor:
     """W x for each graph, plus bias, and, if asked for, what is positive of that."""
     features, out = x.shape[2], torch.empty_like(x, memory_format=torch.contiguous_format)
     rows, where = Place(node=features, row=features), (slot_ptr, block_ptr, x.shape[1])
-    return products((N, features, N), (weight, MATRIX), (x, rows), (out, rows), *where, bias, rectify)
+    return products((N, features, N), (weight, MATRIX), (x, rows), (out, rows), *where, bias, relu)
 
 
 def block_outer(a: Tensor, b: Tensor, slot_ptr: Tensor, block_ptr: Tensor, cells: int) -> Tensor:

@@ -9,9 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cgipool.ops.gpu.fill import fill
-from cgipool.ops.gpu.launch import dense, rows_dense
-from cgipool.ops.gpu.tiling import entry, tile_table
+from cgipool.ops.gpu.launch import dense, fill, rows_dense
+from cgipool.ops.gpu.tiles import entry, tile_table
 
 ROWS, COLS, WARPS = 32, 32, 4
 """A program's rows, how many columns it reads at a time, and its warps."""

@@ -1,0 +1,206 @@
+"""Tables of numbers from text without a header, in all the spellings that the TU collection uses.
+
+pyarrow parses the plain spelling block by block. A block that it refuses is brought into the plain spelling and parsed
+again. If that fails as well, a slow scan finds the line to name.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as csv
+from numpy.typing import NDArray
+
+from cgipool.data.archive import COLUMNS, LINE, TextFiles
+from cgipool.data.check import not_finite
+from cgipool.errors import UserError, counted, excerpt
+
+BLOCK = 1 << 20
+
+KINDS: dict[str, type] = {"int32": np.int32, "int64": np.int64, "float32": np.float32}
+"""Column type → its NumPy type."""
+
+BOM = b"\xef\xbb\xbf"
+
+EXACT = 2.0**53
+"""Whole numbers beyond it are not exact as floats."""
+
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
+
+# Possessive quantifiers (*+) keep long runs of blanks from taking quadratic time.
+_EDGES = re.compile(rb"^[ \t]++|(?<=[^ \t,\n])[ \t]*+(?:,[ \t]*+)?$", re.MULTILINE)
+_SEPARATOR = re.compile(rb"[ \t]*+,[ \t]*+|[ \t]++")
+_PLUS = re.compile(rb"(^|,)\+(?=[0-9.])", re.MULTILINE)
+
+
+def read_blocks(files: TextFiles, part: str, kind: str, columns: int | None = None) -> Iterator[NDArray[Any]]:
+    """The rows [n, columns] of NAME_part.txt, block after block; of an empty file one block without rows.
+
+    There are as many columns as in the first line unless their number is given.
+    """
+    first = next((fields for _, fields in _lines(files, part)), None)
+    width = columns or len(first or "1")
+    if width > COLUMNS:
+        raise UserError(f"{files.where(part)} has {width:,} columns, and {COLUMNS:,} are allowed")
+    if first is None:
+        yield np.empty((0, width), KINDS[kind])
+        return
+    plain, is_start = True, True
+    with files.open(part) as stream:
+        while text := _block(files, part, stream, is_start):
+            rows = _parse(text, kind, width) if plain else None
+            if rows is None:
+                plain, rows = False, _parse_tidied(text, kind, width)
+            if rows is None:
+                raise _explain(files, part, kind, width)
+            is_start = False
+            if len(rows):
+                yield rows
+
+
+class Rows:
+    """The rows of NAME_part.txt in order, as many at a time as are asked for; one is due for each of so many things."""
+
+    def __init__(self, files: TextFiles, part: str, kind: str, wanted: int, things: str) -> None:
+        self._files, self._part, self._kind = files, part, kind
+        self._wanted, self._things = wanted, things
+        self._blocks = read_blocks(files, part, kind)
+        self._held = [next(self._blocks)]
+        self._taken = 0
+
+    def take(self, count: int) -> NDArray[Any]:
+        """The next rows. An error where the file ends before, or goes on after the last that is due."""
+        while sum(map(len, self._held)) < count and (block := next(self._blocks, None)) is not None:
+            self._held.append(block)
+        held = np.concatenate(self._held)
+        rows, self._held = held[:count], [held[count:]]
+        self._taken += len(rows)
+        if len(rows) < count:
+            last = line_of_row(self._files, self._part, self._taken - 1) if self._taken else 0
+            ends = f"{self._files.where(self._part)} ends at line {last}"
+            raise UserError(f"{ends}: {counted(self._taken, 'row')} for {self._wanted} {self._things}")
+        if self._taken == self._wanted and (len(held) > count or next(self._blocks, None) is not None):
+            raise at_row(self._files, self._part, self._wanted, f"there are only {self._wanted} {self._things}")
+        if self._kind == "float32" and not np.isfinite(rows).all():
+            raise self._not_finite()
+        return rows
+
+    def _not_finite(self) -> UserError:
+        bad = sum((~np.isfinite(block)).sum(axis=0) for block in read_blocks(self._files, self._part, self._kind))
+        column = int(np.flatnonzero(bad)[0])
+        where = f"column {column} of {self._files.where(self._part)}"
+        return UserError(f"{where} holds {not_finite(int(bad[column]))}")
+
+
+def at_row(files: TextFiles, part: str, row: int, problem: str) -> UserError:
+    """The error for a row, counted from 0; it names the line."""
+    return UserError(f"{files.where(part)}, line {line_of_row(files, part, row)}: {problem}")
+
+
+def line_of_row(files: TextFiles, part: str, row: int) -> int:
+    """The 1-based line that row (0-based) of a parsed table stands on; blank lines are no rows."""
+    for count, (line, _) in enumerate(_lines(files, part)):
+        if count == row:
+            return line
+    raise UserError(f"{files.where(part)} changed while it was read")
+
+
+def _block(files: TextFiles, part: str, stream: IO[bytes], is_start: bool) -> bytes:
+    """The next whole lines."""
+    text = stream.read(BLOCK)
+    if text and not text.endswith(b"\n"):
+        text += _line(files, part, stream)
+    return text.removeprefix(BOM) or b"\n" if is_start and text else text
+
+
+def _line(files: TextFiles, part: str, stream: IO[bytes]) -> bytes:
+    line = stream.readline(LINE + 1)
+    if len(line) > LINE:
+        raise UserError(f"{files.where(part)} has a line of more than {LINE >> 20} MB")
+    return line
+
+
+def _parse(text: bytes, kind: str, columns: int) -> NDArray[Any] | None:
+    """The rows of some lines in the plain spelling; None where a line is spelt otherwise or wrong."""
+    if kind != "float32" and (b"x" in text or b"X" in text):  # pyarrow would read 0x10 as 16
+        return None
+    names = [str(j) for j in range(columns)]
+    # The text is copied to memory of pyarrow's own. Its threads may outlive an error by an instant: were the memory
+    # Python's, letting go of it while the interpreter ends would abort the process.
+    memory = pa.BufferOutputStream()
+    memory.write(text)
+    try:
+        table = csv.read_csv(
+            pa.BufferReader(memory.getvalue()),
+            csv.ReadOptions(column_names=names, block_size=len(text), use_threads=False),
+            csv.ParseOptions(quote_char=False),
+            csv.ConvertOptions(column_types=dict.fromkeys(names, pa.type_for_alias(kind)), null_values=[]),
+        )
+    except pa.ArrowInvalid:
+        return None
+    return np.stack([values.to_numpy() for values in table.columns], axis=1)
+
+
+def _parse_tidied(text: bytes, kind: str, columns: int) -> NDArray[Any] | None:
+    """The rows of some lines in any spelling that is read; None where there is none."""
+    tidy = _tidied(text)
+    if not tidy.strip():
+        return np.empty((0, columns), KINDS[kind])
+    rows = _parse(tidy, kind, columns)
+    if rows is not None or kind == "float32" or b"x" in tidy or b"X" in tidy:
+        return rows
+    floats = _parse(tidy, "float64", columns)  # whole numbers may be written as 1.0 or 1e3
+    if floats is None or not (np.abs(floats) <= min(EXACT, np.iinfo(KINDS[kind]).max)).all():
+        return None
+    rows = floats.astype(KINDS[kind])
+    return rows if np.array_equal(rows, floats) else None
+
+
+def _tidied(text: bytes) -> bytes:
+    """Lines with commas between the numbers, and without blanks, plus signs and a comma at the end."""
+    text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return _PLUS.sub(rb"\1", _SEPARATOR.sub(b",", _EDGES.sub(b"", text)))
+
+
+def _lines(files: TextFiles, part: str) -> Iterator[tuple[int, list[str]]]:
+    """Line number and fields of each line that is not blank."""
+    number = 0
+    with files.open(part) as stream:
+        while line := _line(files, part, stream):
+            line = line if number else line.removeprefix(BOM)
+            for piece in line.removesuffix(b"\n").removesuffix(b"\r").split(b"\r"):
+                number += 1
+                if text := _tidied(piece):
+                    yield number, text.decode("utf-8", "replace").split(",")
+
+
+def _explain(files: TextFiles, part: str, kind: str, columns: int) -> UserError:
+    """The error for the first line that cannot be read."""
+    for number, fields in _lines(files, part):
+        place = f"{files.where(part)}, line {number}"
+        if len(fields) != columns:
+            return UserError(f"{place}: {counted(columns, 'value')} expected, {len(fields)} found")
+        for text in fields:
+            if problem := _problem(text, kind):
+                return UserError(f"{place}: {problem}")
+    return UserError(f"{files.where(part)} cannot be read")
+
+
+def _problem(text: str, kind: str) -> str | None:
+    """What is wrong with a number, if anything is."""
+    shown = excerpt(text)
+    if kind == "float32":
+        return None if NUMBER.fullmatch(text) or NOT_FINITE.fullmatch(text) else f"{shown!r} is not a number"
+    if NUMBER.fullmatch(text) is None:
+        return f"{shown!r} is not a whole number"
+    value = float(text)
+    if not math.isfinite(value) or abs(value) > np.iinfo(KINDS[kind]).max:
+        return f"{shown} is too large"
+    if value != int(value):
+        return f"{shown!r} is not a whole number"
+    plain = text.lstrip("+-").isdigit()
+    return None if plain or abs(value) <= EXACT else f"{shown} is too large to be exact with a point or an exponent"

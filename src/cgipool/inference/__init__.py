@@ -1,0 +1,1 @@
+"""A trained model in use: its file, predictions, the scikit-learn classes, the authors' released weights."""

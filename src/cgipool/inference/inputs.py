@@ -1,0 +1,139 @@
+"""Graphs as people hold them (a GraphSet, PyG data, NetworkX graphs, SMILES) as one GraphSet."""
+
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cgipool.data.graphs import GraphSet
+from cgipool.data.names import Names
+from cgipool.errors import UserError, counted
+
+KINDS = "a GraphSet, or a list of PyG data, NetworkX graphs or SMILES"
+
+
+def to_graphset(x: Any, featurize: Callable[[Sequence[str]], GraphSet] | None = None) -> GraphSet:
+    """The graphs of x, which is one of `KINDS`; what class they have of themselves, if any, means nothing.
+
+    `featurize` makes graphs of SMILES.
+    """
+    if isinstance(x, GraphSet):
+        return x
+    if isinstance(x, str) or not hasattr(x, "__len__"):
+        raise UserError(f"graphs must be {KINDS}, not {type(x).__name__}")
+    if type(x).__name__ == "Data" or _kind(x) == "NetworkX":
+        raise UserError(f"graphs must be {KINDS}; put a single graph into a list")
+    items = list(x)
+    if not items:
+        raise UserError("there are no graphs")
+    kinds = {_kind(item) for item in items}
+    if len(kinds) > 1:
+        raise UserError(f"graphs must be of one kind, not {' and '.join(sorted(map(str, kinds)))}")
+    kind = kinds.pop()
+    if kind == "GraphSet":
+        return GraphSet.join(items, "graphs")
+    if kind == "PyG data":
+        return GraphSet.from_pyg(items, "graphs", class_names=())
+    if kind == "NetworkX":
+        return GraphSet.from_networkx(items, "graphs", class_names=())
+    if kind == "SMILES":
+        if featurize is None:
+            raise UserError("this model was not trained on SMILES, so it cannot read them")
+        return featurize(items)
+    raise UserError(f"graphs must be {KINDS}, not {kind}")
+
+
+def is_smiles(x: Any) -> bool:
+    """Whether x is a list of texts."""
+    listed = not isinstance(x, GraphSet | str) and hasattr(x, "__len__") and len(x) > 0
+    return listed and isinstance(next(iter(x)), str)
+
+
+def _kind(item: Any) -> str:
+    if isinstance(item, GraphSet):
+        return "GraphSet"
+    if isinstance(item, str):
+        return "SMILES"
+    module = type(item).__module__.split(".")[0]
+    if module == "torch_geometric" or hasattr(item, "edge_index"):
+        return "PyG data"
+    if module == "networkx" or (hasattr(item, "nodes") and hasattr(item, "adj")):
+        return "NetworkX"
+    return type(item).__name__
+
+
+def labels_of(y: Any, count: int) -> np.ndarray:
+    """Labels [G] as an array; an error unless there are as many as graphs. One column of a table will do."""
+    if isinstance(y, list | tuple) and any(map(_is_missing, y)):
+        raise _missing(y)
+    if isinstance(y, list | tuple) and len({isinstance(label, str) for label in y}) > 1:
+        raise UserError("y has labels of several kinds, texts and others")
+    labels = np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.shape != (count,):
+        raise UserError(f"y must hold {counted(count, 'label')}, one for each graph; its shape is {labels.shape}")
+    return labels
+
+
+def _is_missing(label: Any) -> bool:
+    """Whether a label is None, NaN, NaT or pandas' NA."""
+    try:
+        return label is None or bool(label != label)
+    except (TypeError, ValueError):  # NA is neither equal to itself nor different
+        return True
+
+
+def _missing(labels: Sequence[Any]) -> UserError:
+    where = [i for i, label in enumerate(labels) if _is_missing(label)]
+    which = f"graph {where[0]}" if len(where) == 1 else f"{len(where)} graphs, the first is graph {where[0]}"
+    return UserError(f"y has missing labels: None or NaN for {which}; leave these graphs out")
+
+
+def encode_labels(y: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Labels [G] as codes and the sorted labels that occur."""
+    labels = labels_of(y, count)
+    if labels.dtype.kind in "fOmM" and any(map(_is_missing, labels)):
+        raise _missing(list(labels))
+    if labels.dtype.kind == "f":
+        if not np.isfinite(labels).all() or (labels != labels.round()).any():
+            raise UserError("y must hold class labels, not continuous numbers: a classifier does no regression")
+        labels = labels.astype(np.int64)
+    try:
+        classes, codes = np.unique(labels, return_inverse=True)
+    except TypeError:
+        raise UserError("y has labels of several kinds, which have no order") from None
+    if len(classes) < 2:
+        raise UserError("y has one class only; there is nothing to classify")
+    return codes, classes
+
+
+def names_of(classes: np.ndarray) -> Names:
+    """Labels as a GraphSet names its classes."""
+    return tuple(str(label) for label in classes.tolist())
+
+
+def weights_by_class(class_weight: Mapping[Any, float], y: NDArray[Any], sample_weight: ArrayLike | None) -> ArrayLike:
+    """[G] the weights of graphs by the weights of their classes, times their own."""
+    from sklearn.utils.class_weight import compute_sample_weight
+
+    try:
+        weight = compute_sample_weight(dict(class_weight), y)
+        bad = not np.isfinite(weight).all() or (weight < 0).any()
+    except (TypeError, ValueError) as error:
+        raise UserError(f"class_weight does not fit the labels: {' '.join(str(error).split())}") from None
+    if bad:
+        raise UserError("class_weight must map labels to finite numbers that are not negative")
+    return weight if sample_weight is None else weight * np.asarray(sample_weight)
+
+
+def seed_of(state: Any) -> int:
+    """The seed that a `random_state` means, as scikit-learn reads it: None is NumPy's own generator."""
+    if isinstance(state, Integral):
+        return int(state)
+    generator = np.random.mtrand._rand if state is None else state
+    if not isinstance(generator, np.random.RandomState):
+        raise UserError(f"random_state must be a whole number, None or a RandomState, not {state!r}")
+    return int(generator.randint(2**31 - 1))

@@ -1,0 +1,100 @@
+"""Prediction as tasks of Ray: each predicts a range of the input, and the rows come back in order.
+
+The model travels with the tasks, and so does what of the input is text (the rows of a table, or the names of graphs),
+which is read once, here: a task would have to read it from its beginning. The graphs of a set do not, as they may be
+larger than any memory: every node must be able to read them under the same path.
+"""
+
+import hashlib
+import tempfile
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cgipool.data.importers.lines import Asked, lines_of
+from cgipool.errors import UserError
+from cgipool.inference.fitted import FittedModel
+from cgipool.inference.predict import Rows, written
+from cgipool.inference.predict_input import CHUNK, chunks_from, count_of
+from cgipool.study.ray.cluster import connected, ray_package
+
+RANGE = 16 * CHUNK
+"""Graphs of a task: seconds of work, and some megabytes of rows."""
+
+AHEAD = 2
+"""Tasks given to Ray for each that can run at a time, so that none waits for the writing of rows."""
+
+
+class Wish(NamedTuple):
+    """What is to be predicted, and how it is to be told."""
+
+    data: str
+    asked: Asked
+    device: str
+    as_json: bool
+    strict: bool
+    allow_code: bool = False
+    """Whether a class that the model names may be imported."""
+
+
+def predict_on_ray(on: str, model: Path, wish: Wish, start: int = 0, stop: int | None = None) -> Iterator[Rows]:
+    """The rows of all graphs, or of those from `start` up to `stop`, range after range in their order; `on` says which
+    Ray, as for studies."""
+    FittedModel.load(model, allow_code=wish.allow_code)  # what is wrong with it is told here
+    end = count_of(wish.data, wish.asked) if stop is None else stop
+    with connected(on, wish.device, 1) as count:
+        yield from in_order(count, model, wish, range(start, end, RANGE), end)
+
+
+def in_order(count: int, model: Path, wish: Wish, firsts: range, end: int) -> Iterator[Rows]:
+    """The rows of the ranges that begin at `firsts`, the last of which ends at `end`, on a Ray that is connected and
+    has `count` tasks at a time. One whose worker or node dies is begun again."""
+    ray = ray_package()
+    gpus = 1 if wish.device == "cuda" else 0
+    # By max_calls a process with a GPU goes on with the next range; by default it would end, and the model with it.
+    task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=3, max_calls=0)(predict_range)
+    content = ray.put(model.read_bytes())
+    waiting, under_way = deque(firsts), deque[Any]()
+    lines = lines_of(wish.data, wish.asked, firsts.start, end)
+    while waiting or under_way:
+        while waiting and len(under_way) < AHEAD * count:
+            first = waiting.popleft()
+            last = min(first + firsts.step, end)
+            under_way.append(task.remote(content, wish, first, last, list(islice(lines, last - first))))
+        yield _rows(ray, under_way.popleft())
+
+
+def _rows(ray: Any, reference: Any) -> Rows:
+    try:
+        return Rows(*ray.get(reference))
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, UserError):
+            raise UserError(str(error.cause)) from None
+        raise UserError(f"a worker of Ray cannot predict: {error.cause or error}") from None
+    except ray.exceptions.RayError as error:
+        raise UserError(f"a worker of Ray was lost too often: {' '.join(str(error).split())[:200]}") from None
+
+
+def predict_range(content: bytes, wish: Wish, start: int, stop: int, lines: list[Any]) -> tuple[Any, ...]:
+    """In a worker: the `Rows` of a range, of which `lines_of` gives these lines, as plain values."""
+    model = _model(content, wish.device, wish.allow_code)
+    chunks = chunks_from(lines, wish.data, model, start, stop, wish.asked)
+    parts = written(model, chunks, wish.as_json, wish.strict, wish.asked.keep)
+    texts, *counts = zip(*parts, strict=True)
+    return "".join(texts), *map(sum, counts)
+
+
+_models: dict[tuple[str, str], FittedModel] = {}
+"""Those that this process has read, by the hash of their file and the device."""
+
+
+def _model(content: bytes, device: str, allow_code: bool) -> FittedModel:
+    known = hashlib.sha256(content).hexdigest(), device
+    if known not in _models:
+        with tempfile.TemporaryDirectory(prefix="cgipool-") as folder:
+            path = Path(folder, "model.safetensors")
+            path.write_bytes(content)
+            _models[known] = FittedModel.load(path, device, allow_code)
+    return _models[known]

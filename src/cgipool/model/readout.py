@@ -1,0 +1,73 @@
+"""From the nodes of all levels to one vector per graph.
+
+Shapes: C positions, B graphs, d width, L levels.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from cgipool.errors import unknown
+from cgipool.model.level import Level
+
+Levels = Sequence[tuple[Tensor, Level]]
+"""Features [C, d] and level after each pool, the first one first."""
+
+READOUTS: dict[str, tuple[int, Callable[[Tensor, Tensor, Tensor], Tensor]]] = {
+    "max-mean": (2, lambda top, total, count: torch.cat([top, total / count], 1)),
+    "mean": (1, lambda top, total, count: total / count),
+    "max": (1, lambda top, total, count: top),
+    "sum": (1, lambda top, total, count: total),
+}
+"""By name: how many times d it is wide, and the readout of a level from the maximum and the sum over each graph's
+nodes and their number."""
+
+JUMPINGS: dict[str, Callable[[list[Tensor]], Tensor]] = {
+    "sum": lambda each: torch.stack(each).sum(0),
+    "concat": lambda each: torch.cat(each, 1),
+}
+"""By name: how the readouts of all levels, [B, width] each, become one vector per graph."""
+
+
+def jumping_named(jumping: str) -> str:
+    """The name itself, if there is such a way to join readouts."""
+    if jumping not in JUMPINGS:
+        raise unknown("jumping", jumping, JUMPINGS)
+    return jumping
+
+
+class SumOfReadouts(nn.Module):
+    """Σ_l readout_l: the readouts of all levels, added up."""
+
+    def __init__(self, dim: int, kind: str = "max-mean") -> None:
+        super().__init__()
+        if kind not in READOUTS:
+            raise unknown("readout", kind, READOUTS)
+        self.kind = kind
+        self.width = READOUTS[kind][0] * dim
+
+    def forward(self, levels: Levels) -> Tensor:
+        """[B, width]."""
+        return JUMPINGS["sum"](self.each(levels))
+
+    def each(self, levels: Levels) -> list[Tensor]:
+        """The readout of each level."""
+        _, of_level = READOUTS[self.kind]  # looked up here: a module that holds a lambda cannot be pickled
+        return [of_level(*level.readout(x), level.sizes.clamp(min=1).unsqueeze(1)) for x, level in levels]
+
+    def extra_repr(self) -> str:
+        """Shown in the module's repr."""
+        return self.kind
+
+
+class ReadoutsSideBySide(SumOfReadouts):
+    """[readout_1 ‖ … ‖ readout_L]: the readouts of all levels, one beside the other."""
+
+    def __init__(self, dim: int, kind: str = "max-mean", levels: int = 3) -> None:
+        super().__init__(dim, kind)
+        self.width *= levels
+
+    def forward(self, levels: Levels) -> Tensor:
+        """[B, width]."""
+        return JUMPINGS["concat"](self.each(levels))

@@ -1,0 +1,270 @@
+"""Running the cells of a study as tasks of Ray, on this machine or on a cluster; the results come to this store.
+
+A cell in hand is claimed here, as by any other run on the store, and trained from its start by whichever worker is
+free. Data sets travel with the tasks, and what a worker made comes back as plain values: the machines of a cluster
+need neither a common file system nor a network beyond Ray's own, only the package.
+"""
+
+import traceback
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from cgipool.errors import UserError
+from cgipool.study.cell import Cell
+from cgipool.study.claims import Claim
+from cgipool.study.estimate import predicted
+from cgipool.study.ray.cluster import able, last_line, needs_of, ray_package, room_of
+from cgipool.study.run import Outcome, Stop, Watcher, reason_of, take_in_hand
+from cgipool.study.sets import graphs_of
+from cgipool.study.store import Store
+from cgipool.training.job import Progress
+
+LOOK_SECONDS = 0.5
+"""How often the workers' news are read, and whether it is time to stop."""
+
+END_SECONDS = 15.0
+"""How long tasks that are cancelled may take to remove their folders."""
+
+TRIES = 4
+"""How often a cell is begun whose workers or nodes die or are in trouble; Ray's own retries have no end where memory is
+short."""
+
+
+@dataclass
+class _InHand:
+    """A cell that a task trains."""
+
+    cell: Cell
+    claim: Claim
+    tries: int = 0
+    begun: bool = False
+    """Whether its watcher knows of it."""
+    avoids: set[str] = field(default_factory=set)
+    """Nodes that had trouble of their own with it."""
+
+
+class RayRunner:
+    """Trains cells on a Ray runtime that is `connected`; otherwise like a `Runner`."""
+
+    def __init__(
+        self,
+        store: Store,
+        device: str,
+        *,
+        jobs: int = 1,
+        stop: Stop | None = None,
+        watcher: Watcher | None = None,
+        retry_before: str = "",
+    ) -> None:
+        self.store, self.device, self.jobs, self.retry_before = store, device, jobs, retry_before
+        self.stop, self.watcher, self.outcome = stop or Stop(), watcher or Watcher(), Outcome()
+        self.ray, self.needs = ray_package(), needs_of(device, jobs)
+        # Ray does not retry: `_settle` counts, and knows when to give up.
+        options = {"num_cpus": self.needs["CPU"], "num_gpus": self.needs.get("GPU", 0), "max_retries": 0}
+        self.task = _task(self.ray, options)
+        self.mailbox = _mailbox(self.ray)
+        self.letters = self.mailbox.take.remote()
+        self.waiting: deque[Cell] = deque()
+        self.in_hand: dict[Any, _InHand] = {}
+        """By the reference to what the task will return."""
+        self.data: dict[str, Any] = {}
+        """References to the data sets that cells still need."""
+
+    def run(self, cells: Sequence[Cell]) -> Outcome:
+        """Finish these cells, the longest first, as far as they are not finished or in other hands. Those in other
+        hands are looked at once more at the end: their runs may have died."""
+        with self.stop.on_sigterm(at_once=False):
+            try:
+                self._run(cells)
+                again = [cell for cell in cells if cell.key in self.outcome.elsewhere]
+                self.outcome.elsewhere = []
+                self._run(again)
+            except ConnectionError as error:
+                raise UserError(f"the connection to Ray is lost: {reason_of(error)}; run again to go on") from None
+            finally:
+                self._end()
+        return self.outcome
+
+    def _run(self, cells: Sequence[Cell]) -> None:
+        self.waiting = deque(sorted(cells, key=lambda cell: -predicted(cell, self.device)))
+        while self.waiting or self.in_hand:
+            if self.stop.due:
+                self.outcome.stopped = True
+                return
+            self._fill()
+            ready, _ = self.ray.wait(list(self.in_hand), timeout=LOOK_SECONDS) if self.in_hand else ([], [])
+            self._hear()
+            for ref in ready:
+                self._settle(ref)
+            self._leave_lost()
+            self._free_stranded()
+            needed = {cell.dataset for cell in self.waiting} | {hand.cell.dataset for hand in self.in_hand.values()}
+            self.data = {name: ref for name, ref in self.data.items() if name in needed}
+
+    def _fill(self) -> None:
+        """Give as many cells to Ray as it can train at a time; the others stay free for other runs on the store."""
+        room = max(1, room_of(self.ray, self.needs)) if self.waiting else 0
+        while self.waiting and len(self.in_hand) < room and not self.stop.due:
+            cell = self.waiting.popleft()
+            claim = take_in_hand(self.store, cell, self.retry_before)
+            if isinstance(claim, str):
+                self._ended(cell, claim)
+                continue
+            hand = _InHand(cell, claim)
+            try:
+                self._submit(hand)
+            except BaseException:  # Ctrl-C included: the data set may be large
+                claim.release()
+                raise
+
+    def _submit(self, hand: _InHand) -> None:
+        cell = hand.cell
+        hand.tries += 1
+        try:
+            graphs = None if cell.dataset in self.data else graphs_of(cell)
+        except Exception as error:
+            self._finish(hand, _failure(cell, reason_of(error), traceback.format_exc()))
+            return
+        if graphs is not None:
+            self.data[cell.dataset] = self.ray.put(graphs)
+        given = [self.ray.put(cell), self.data[cell.dataset]]
+        ref = self._task_of(hand).remote(given, self.device, self.jobs, self.mailbox)
+        self.in_hand[ref] = hand
+
+    def _task_of(self, hand: _InHand) -> Any:
+        """The task, for another node than those that a cell avoids. They may be idle: Ray would choose them first."""
+        if not hand.avoids:
+            return self.task
+        with suppress(ValueError):  # by a Ray that knows no labels, any node is chosen
+            return self.task.options(label_selector={"ray.io/node-id": f"!in({','.join(sorted(hand.avoids))})"})
+        return self.task
+
+    def _hear(self) -> None:
+        """Pass on what the workers told. Waits for nothing; news that were lost with a node are no loss."""
+        if not self.ray.wait([self.letters], timeout=0)[0]:
+            return
+        hands = {hand.cell.key: hand for hand in self.in_hand.values()}
+        with suppress(self.ray.exceptions.RayError):
+            for key, progress in self.ray.get(self.letters):
+                if key in hands:
+                    self._begins(hands[key])
+                    if progress is not None:
+                        self.watcher.epoch(hands[key].cell, Progress(*progress))
+        self.letters = self.mailbox.take.remote()
+
+    def _settle(self, ref: Any) -> None:
+        """A task has ended: keep what it made, or begin its cell again, if it was lost or its node had trouble."""
+        hand = self.in_hand[ref]
+        try:
+            told = self.ray.get(ref)
+            trouble, log = told.get("trouble"), told.get("log", "")
+        except self.ray.exceptions.RayError as error:
+            told, trouble, log = {}, f"its worker died: {last_line(error)}", str(error)
+        if trouble is None:
+            del self.in_hand[ref]
+            self._finish(hand, told)
+            return
+        self.data.pop(hand.cell.dataset, None)  # it may have been lost as well
+        if told.get("useless") and told["node"] not in hand.avoids:
+            hand.tries -= 1  # each such node is met once: however many there are, those that can train come in the end
+        hand.avoids |= {told["node"]} if told else set()
+        if hand.avoids >= able(self.ray, self.needs):
+            if told.get("useless"):
+                raise UserError(f"no node of Ray can train (is cgipool installed there?): {trouble}")
+            hand.avoids = set()
+        if hand.tries < TRIES:
+            self._submit(hand)
+            del self.in_hand[ref]  # not before: should giving it away fail, its claim is still to be released
+        else:
+            del self.in_hand[ref]
+            self._finish(hand, _failure(hand.cell, f"begun {TRIES} times in vain, at last: {trouble}", log))
+
+    def _free_stranded(self) -> None:
+        """A cell that waits for a node which is gone may go to those again that it avoided."""
+        for ref, hand in list(self.in_hand.items()):
+            if hand.avoids and hand.avoids >= able(self.ray, self.needs):
+                self.ray.cancel(ref)
+                hand.avoids = set()
+                self._submit(hand)
+                del self.in_hand[ref]
+
+    def _finish(self, hand: _InHand, told: dict[str, Any]) -> None:
+        with hand.claim:
+            if hand.claim.look():
+                self.store.take_over(hand.cell.key, told)
+        self._begins(hand)
+        self._ended(hand.cell, "elsewhere" if hand.claim.lost else told.get("reason", "done"))
+
+    def _leave_lost(self) -> None:
+        """A cell that another run took over, as this one looked dead, is left to it."""
+        for ref, hand in list(self.in_hand.items()):
+            if hand.claim.lost:
+                del self.in_hand[ref]
+                self.ray.cancel(ref)
+                hand.claim.release()
+                self._ended(hand.cell, "elsewhere")
+
+    def _begins(self, hand: _InHand) -> None:
+        if not hand.begun:
+            hand.begun = True
+            self.watcher.begins(hand.cell)
+
+    def _ended(self, cell: Cell, how: str) -> None:
+        self.outcome.add(cell, how)
+        self.watcher.ended(cell, how)
+
+    def _end(self) -> None:
+        """Leave what is in hand to the next run, and give the workers time to clear up."""
+        refs, hands = list(self.in_hand), list(self.in_hand.values())
+        self.in_hand = {}
+        for hand in hands:
+            hand.claim.release()
+        with suppress(Exception):  # whatever is wrong with Ray now: its tasks end with this process
+            for ref in refs:
+                self.ray.cancel(ref)
+            left = self.ray.wait(refs, num_returns=len(refs), timeout=END_SECONDS)[1] if refs else []
+            for ref in left:
+                self.ray.cancel(ref, force=True)
+
+
+def _failure(cell: Cell, reason: str, log: str) -> dict[str, Any]:
+    """A failure as `Store.told` has it."""
+    return {"cell": cell.config, "reason": reason, "log": log}
+
+
+def _task(ray: Any, options: dict[str, Any]) -> Any:
+    """What trains a cell in a worker."""
+
+    def train_cell(given: list[Any], device: str, jobs: int, mailbox: Any) -> dict[str, Any]:
+        """Made in here it travels by value, so that it can also tell of a node that lacks the package."""
+        try:
+            from cgipool.study.ray.worker import train_or_tell
+        except ImportError as error:
+            import ray
+
+            return {"trouble": str(error), "node": ray.get_runtime_context().get_node_id(), "log": "", "useless": True}
+        return train_or_tell(given, device, jobs, mailbox)
+
+    return ray.remote(**options)(train_cell)
+
+
+def _mailbox(ray: Any) -> Any:
+    """What workers leave their news in, and this process takes them from: an actor."""
+
+    class Mailbox:
+        """Made in here it travels by value, and its process need not import torch."""
+
+        def __init__(self) -> None:
+            self.letters: list[tuple[str, tuple[Any, ...] | None]] = []
+
+        def put(self, key: str, progress: tuple[Any, ...] | None) -> None:
+            self.letters.append((key, progress))
+
+        def take(self) -> list[tuple[str, tuple[Any, ...] | None]]:
+            letters, self.letters = self.letters, []
+            return letters
+
+    return ray.remote(num_cpus=0, max_restarts=-1)(Mailbox).remote()
