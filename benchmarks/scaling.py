@@ -36,7 +36,7 @@ TINY = ["--method", "topk", "--set", "width=8", "--set", f"batch_size={BATCH}"]
 
 RUN = """
 import json, resource, sys, threading, time
-import pyarrow.csv, cgipool.cli.tables, cgipool.data.importers, cgipool.fitted, cgipool.training.run
+import pyarrow.csv, cgipool.cli.tables, cgipool.data.importers, cgipool.inference.fitted, cgipool.training.run
 from cgipool.cli import main
 most = 0
 def watch():

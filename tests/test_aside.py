@@ -18,7 +18,7 @@ from cgipool.files import PREVIOUS, private_folder
 WRITES = """
 import sys
 from pathlib import Path
-from cgipool.aside import private_folder
+from cgipool.files import private_folder
 with private_folder(Path(sys.argv[1])) as folder:
     (folder / "half").write_text("half of it")
     print(folder, flush=True)

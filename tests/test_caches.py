@@ -75,7 +75,7 @@ def test_it_is_chosen_before_triton_compiles() -> None:
     code = (
         "import os, cgipool.caches as c\n"
         "c.file_system_of = lambda path: 'lustre'\n"
-        "import cgipool.ops.gpu.nodes\n"
+        "import cgipool.ops.gpu.neighbors\n"
         "from triton import knobs\n"
         "print(knobs.cache.dir)"
     )

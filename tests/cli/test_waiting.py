@@ -8,7 +8,7 @@ import pytest
 
 from cgipool.cli.launched import TURNS, sleep_soon
 
-SHOWN = "from cgipool.cli.waiting import sleep_soon; sleep_soon(); import torch"
+SHOWN = "from cgipool.cli.launched import sleep_soon; sleep_soon(); import torch"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere torch has another library for its threads")

@@ -29,7 +29,7 @@ of two runs is without what a command takes to start, which would flatter the la
 
 MEASURE = """
 import json, sys, threading, time
-import pyarrow.csv, cgipool.cli.tables, cgipool.data.importers, cgipool.fitted
+import pyarrow.csv, cgipool.cli.tables, cgipool.data.importers, cgipool.inference.fitted
 from cgipool.cli import main
 
 most = 0

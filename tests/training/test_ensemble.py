@@ -232,7 +232,7 @@ def test_the_model_that_learns_nothing(graphs: GraphSet) -> None:
 
 SCRIPT = """
 import sys
-import cgipool.training.split as split
+import cgipool.training.loop as split
 from cgipool.data import motifs
 from cgipool.training.run import train
 

@@ -144,7 +144,7 @@ def test_who_is_told_can_end_the_run(jobs: int, graphs: GraphSet, tmp_path: Path
 
 SCRIPT = """
 import json, sys
-import cgipool.training.split as split
+import cgipool.training.loop as split
 from cgipool.data import motifs
 from cgipool.training.run import train
 
