@@ -58,7 +58,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-EAGER = "from cgipool.training import split; split.SAVE_SECONDS = 0; from cgipool.cli import main; import sys; "
+EAGER = "from cgipool.training import loop; loop.SAVE_SECONDS = 0; from cgipool.cli import main; import sys; "
 """A command line that writes a checkpoint after every epoch."""
 
 

@@ -468,11 +468,11 @@ def test_bars_count_members() -> None:
     from rich.console import Console
     from rich.progress import Progress, TextColumn
 
-    from cgipool.cli.progress import StudyBars
+    from cgipool.cli.progress import Bars
 
     console = Console(record=True, width=80)
     with Progress(TextColumn("{task.description}"), console=console, disable=True) as progress:
-        bars = StudyBars(progress, splits=2, epochs=9, patience=9, ensemble=2)
+        bars = Bars(progress, splits=2, epochs=9, patience=9, ensemble=2)
         for member in range(2):
             bars(split.Progress(0, 1, 0.5, 0.5, 1, member=member))
         assert [task.description for task in progress.tasks] == ["members", "split 0.0", "split 0.1"]
@@ -504,10 +504,10 @@ def test_bars_of_a_study_count_members(ensemble: int, state: str, tmp_path: Path
 def test_bars_without_splits() -> None:
     from rich.progress import Progress
 
-    from cgipool.cli.progress import StudyBars
+    from cgipool.cli.progress import Bars
 
     for ensemble, names in ((1, ["splits", "model"]), (2, ["members", "member 0"])):
         with Progress(disable=True) as progress:
-            StudyBars(progress, None, epochs=9, patience=9, ensemble=ensemble)(split.Progress(0, 1, 0.5, 0.5, 1))
+            Bars(progress, None, epochs=9, patience=9, ensemble=ensemble)(split.Progress(0, 1, 0.5, 0.5, 1))
             assert [task.description for task in progress.tasks] == names
             assert progress.tasks[0].visible == (ensemble > 1)

@@ -1,4 +1,4 @@
-"""Whose code an exception came from, and how to show it."""
+"""Pools of the user's own, named as "package.module:Class", and whose code an exception came from."""
 
 import importlib
 import inspect
@@ -20,7 +20,7 @@ from cgipool.pool.pyg import PyGPool
 PACKAGE = Path(__file__).parents[1]
 RULES = PACKAGE / "contract"
 
-CALLERS = (PACKAGE / "network.py", PACKAGE / "pool")
+CALLERS = (PACKAGE / "model" / "network.py", PACKAGE / "pool")
 """What builds and calls the pools of users."""
 
 

@@ -38,7 +38,7 @@ class Format(NamedTuple):
 
 
 FORMATS: dict[str, Format] = {
-    "tu": Format("read:read_tu_set", (".zip",), ("unlabelled", "max_size")),
+    "tu": Format("tu:read_tu_set", (".zip",), ("unlabelled", "max_size")),
     "smiles": Format(
         "molecular:read_smiles",
         (".csv", ".tsv", ".txt", ".smi", ".parquet", ".csv.gz", ".tsv.gz", ".smi.gz"),
