@@ -40,8 +40,20 @@ def course(record: Record, name: str) -> Course | None:
     ends = sorted((int(epoch[-1]) for epoch, _ in curves), reverse=True)
     epochs = chosen(ends[(len(ends) - 1) // 2]) + 1
     table = np.stack([np.interp(epochs, at, value, left=np.nan, right=np.nan) for at, value in curves])
-    low, high = np.nanquantile(table, (0.1, 0.9), axis=0)
+    low, high = _quantiles(table, (0.1, 0.9))
     return Course(epochs.tolist(), np.nanmean(table, axis=0).tolist(), low.tolist(), high.tolist())
+
+
+def _quantiles(table: NDArray[np.float64], shares: tuple[float, ...]) -> NDArray[np.float64]:
+    """[shares, columns] Quantiles of each column without its NaNs. `np.nanquantile` gives the same numbers, but takes
+    one column at a time; here columns with equally many values go together."""
+    ordered = np.sort(table, axis=0)  # puts NaN last
+    known = np.count_nonzero(~np.isnan(table), axis=0)
+    found = np.full((len(shares), table.shape[1]), np.nan)
+    for count in np.unique(known[known > 0]):
+        columns = known == count
+        found[:, columns] = np.quantile(ordered[:count, columns], shares, axis=0)
+    return found
 
 
 def thinned(row: dict[str, Any], name: str) -> list[tuple[int, float]]:
