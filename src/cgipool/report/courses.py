@@ -56,11 +56,15 @@ def _quantiles(table: NDArray[np.float64], shares: tuple[float, ...]) -> NDArray
     return found
 
 
-def thinned(row: dict[str, Any], name: str) -> list[tuple[int, float]]:
-    """Epoch and value of a split's curve, at few epochs; the first and the last among them."""
+def courses(record: Record) -> dict[str, Course]:
+    """Those of `CURVES` that some split has."""
+    return {name: found for name in CURVES if (found := course(record, name)) is not None}
+
+
+def thinned(row: dict[str, Any], name: str) -> NDArray[np.float64]:
+    """[2, points] Epochs and values of a split's curve, at few epochs; the first and the last among them."""
     curve = _curve(row, name)
-    few = curve[:, chosen(curve.shape[1])].T
-    return [(int(epoch), float(value)) for epoch, value in few]
+    return curve[:, chosen(curve.shape[1])]
 
 
 def chosen(length: int) -> NDArray[np.int64]:

@@ -5,13 +5,14 @@ Plain numbers go along where the page draws or sorts by them.
 
 import json
 import math
-from dataclasses import asdict
-from itertools import chain
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from cgipool.errors import rounded
 from cgipool.report.blocks import interval, marks_of, number, probability
-from cgipool.report.courses import CURVES, Course, course, diagnostics, thinned
+from cgipool.report.courses import Course, diagnostics, thinned
 from cgipool.report.view import Entry, View
 from cgipool.study.positive import Metrics
 from cgipool.study.records import Record
@@ -20,6 +21,9 @@ from cgipool.training.metrics import TITLES, written
 
 Facts = list[list[str]]
 """Names and values, one line each."""
+
+STEPS = 1000
+"""Heights in a chart, which is about 200 pixels high, are whole numbers from 0 to this."""
 
 
 def entry_shown(view: View, entry: Entry) -> dict[str, Any]:
@@ -41,8 +45,8 @@ def entry_shown(view: View, entry: Entry) -> dict[str, Any]:
     }
 
 
-def cell_shown(record: Record) -> dict[str, Any]:
-    """A cell itself, whichever study it is shown in."""
+def cell_shown(record: Record, courses: dict[str, Course]) -> dict[str, Any]:
+    """A cell itself, whichever study it is shown in, with the courses of its training by name."""
     recipe = record.cell.get("recipe")
     settings = dict(recipe) if isinstance(recipe, dict) else {}
     others = {name: value for name, value in record.cell.items() if name != "recipe"}
@@ -52,7 +56,7 @@ def cell_shown(record: Record) -> dict[str, Any]:
         "command": None if command is None else str(command),
         "settings": [*_flat(others), ["recipe", _text(settings.pop("name", recipe))], *_flat(settings)],
         "provenance": [["cell", record.key], *_flat(provenance)],
-        "charts": _charts(record),
+        "charts": _charts(record, courses),
         "diagnostics": _diagnostics(record),
     }
 
@@ -168,10 +172,9 @@ def splits_shown(record: Record, metrics: Metrics) -> dict[str, Any]:
     return {"head": ["split", *titles, "validation loss", "best epoch", "epochs", "seconds"], "rows": rows}
 
 
-def _charts(record: Record) -> list[dict[str, Any]]:
+def _charts(record: Record, courses: dict[str, Course]) -> list[dict[str, Any]]:
     """Loss and validation accuracy by epoch, as far as they are known."""
-    courses = {name: found for name in CURVES if (found := course(record, name)) is not None}
-    threads = [thinned(row, "val_loss") for row in record.splits]
+    threads = [thread for row in record.splits if (thread := thinned(row, "val_loss")).size]
     losses = [(courses[name], kind) for name, kind in (("val_loss", "val"), ("train_loss", "train")) if name in courses]
     charts = []
     if losses:
@@ -187,23 +190,37 @@ def _charts(record: Record) -> list[dict[str, Any]]:
 
 
 def _chart(
-    label: str, words: str, courses: list[tuple[Course, str]], threads: list[list[tuple[int, float]]]
+    label: str, words: str, courses: list[tuple[Course, str]], threads: list[NDArray[np.float64]]
 ) -> dict[str, Any]:
-    points = list(chain.from_iterable(threads))
-    values = [value for found, _ in courses for value in (*found.low, *found.high)] + [value for _, value in points]
-    last = max([epoch for found, _ in courses for epoch in found.epoch] + [epoch for epoch, _ in points])
-    low, high = min(values), max(values)
+    values = np.concatenate([*(np.array(found.low + found.high) for found, _ in courses), *(t[1] for t in threads)])
+    last = int(max([found.epoch[-1] for found, _ in courses] + [thread[0, -1] for thread in threads]))
+    low, high = float(values.min()), float(values.max())
+
+    def heights(values: Any) -> list[int]:
+        return np.rint((np.asarray(values) - low) * (STEPS / (high - low or 1.0))).astype(int).tolist()
+
+    lines = []
+    for found, kind in courses:
+        lines.append({"kind": kind, "steps": _steps(found.epoch), "mean": heights(found.mean)})
+        if not threads:  # which show more than a band
+            lines[-1] |= {"low": heights(found.low), "high": heights(found.high)}
     return {
         "label": label,
         "words": words,
-        "courses": [asdict(found) | {"kind": kind} for found, kind in courses],
-        "threads": [thread for thread in threads if thread],
+        "courses": lines,
+        "threads": [{"steps": _steps(epoch), "values": heights(value)} for epoch, value in threads],
         "last": last,
         "low": low,
         "high": high,
+        "top": STEPS,
         "across": [tick for tick in axis(1, last, 6) if tick["at"] == round(tick["at"])],
         "up": axis(low, high, 4),
     }
+
+
+def _steps(epochs: Any) -> list[int]:
+    """From each epoch to the next, which compresses better than the epochs."""
+    return np.diff(np.asarray(epochs, dtype=np.int64), prepend=0).tolist()
 
 
 def _diagnostics(record: Record) -> dict[str, Any] | None:

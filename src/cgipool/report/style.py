@@ -25,6 +25,7 @@ STYLE: Any = {
     "axes.titlesize": 9.5,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
+    "axes.titley": 1.0,  # where it would be found to be, at some cost
     "axes.labelcolor": INK,
     "axes.edgecolor": FAINT,
     "axes.spines.top": False,

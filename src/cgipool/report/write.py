@@ -12,9 +12,9 @@ import numpy as np
 
 from cgipool.errors import UserError, excerpt, printable, unknown
 from cgipool.files import write_atomically
-from cgipool.report.courses import CURVES, course, diagnostics, thinned
+from cgipool.report.courses import courses, diagnostics
 from cgipool.report.figures import figures_of
-from cgipool.report.page import in_script, page, study_shown
+from cgipool.report.page import page, plain, study_shown
 from cgipool.report.shown import cell_shown, splits_shown
 from cgipool.report.tables import latex, markdown, markdown_problems, tidy
 from cgipool.report.view import DONE, View, check_study, view_of
@@ -25,10 +25,12 @@ LARGEST = 1e100
 """Of the numbers that are drawn."""
 
 
-def drop_unusable(book: Book) -> None:
-    """Take out what no table can show, and list it among the problems."""
+def drop_unusable(book: Book) -> dict[str, Any]:
+    """Take out what no table can show, and list it among the problems. Of the other cells, by key, what the page
+    shows."""
+    cells: dict[str, Any] = {}
     for key, record in list(book.records.items()):
-        wrong = _wrong(record)
+        wrong = _wrong(record, cells)
         if wrong:
             book.problems.append(f"cells/{key}.json is not shown: {wrong}")
             del book.records[key]
@@ -49,6 +51,7 @@ def drop_unusable(book: Book) -> None:
             shown.append(replace(study, title=title, about=about, source=source))
     book.studies = shown
     book.failed = {key: printable(reason) for key, reason in book.failed.items()}
+    return cells
 
 
 def _misplaced(book: Book) -> list[tuple[str, str]]:
@@ -63,12 +66,12 @@ def _misplaced(book: Book) -> list[tuple[str, str]]:
     return list(found.items())
 
 
-def _wrong(record: Record) -> str | None:
-    """Why a cell cannot be shown; None for a sound one."""
+def _wrong(record: Record, cells: dict[str, Any]) -> str | None:
+    """Why a cell cannot be shown; None for a sound one, which is added to `cells`."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # NumPy's, about numbers that are too large
-            return _impossible(record) or _unreadable(record)
+            return _impossible(record) or _unreadable(record, cells)
     except (*ODD, Warning):
         return "its settings, numbers, curves, diagnostics or provenance are not of this format"
 
@@ -87,21 +90,19 @@ def _impossible(record: Record) -> str | None:
     return None
 
 
-def _unreadable(record: Record) -> str | None:
+def _unreadable(record: Record, cells: dict[str, Any]) -> str | None:
     """What of a cell cannot be drawn or written; other faults are raised."""
     recipe = record.cell.get("recipe")
     for values in (record.cell, recipe if isinstance(recipe, dict) else {}):
         for name, value in values.items():
             if not isinstance(value, PLAIN) and value is not recipe:
                 return f"its {excerpt(name)} is neither text nor a number"
-    for name in CURVES:
-        found = course(record, name)
-        if found is not None and max(found.epoch[-1], *map(abs, (*found.low, *found.high))) > LARGEST:
-            return "its curves have numbers too large to draw"
-        for row in record.splits:
-            thinned(row, name)
+    trained = courses(record)
+    if any(max(found.epoch[-1], *map(abs, (*found.low, *found.high))) > LARGEST for found in trained.values()):
+        return "its curves have numbers too large to draw"
     diagnostics(record), record.test_to_train, record.test_graphs
-    in_script(cell_shown(record)), splits_shown(record, metrics_of(record))
+    splits_shown(record, metrics_of(record))
+    cells[record.key] = plain(cell_shown(record, trained))
     return None
 
 
@@ -134,7 +135,7 @@ def write_report(store: Path, out: Path, studies: Sequence[str] = (), positive: 
     _prepare(out)
     # A report is to be the same wherever its store lies.
     book.problems = [problem.replace(f"{store}/", "") for problem in book.problems]
-    drop_unusable(book)
+    cells = drop_unusable(book)
     names = [study.name for study in book.studies]
     for name in studies:
         if name not in names:
@@ -154,7 +155,7 @@ def write_report(store: Path, out: Path, studies: Sequence[str] = (), positive: 
                 f"{study.name}.tex": latex(view),
                 f"{study.name}.csv": tidy(view),
             }
-            shown.append(study_shown(view, figures))
+            shown.append(study_shown(view, figures, cells))
         except (*ODD, UserError) as error:
             book.problems.append(f"the study {study.name!r} is not shown: {excerpt(str(error))}")
             continue
@@ -164,12 +165,8 @@ def write_report(store: Path, out: Path, studies: Sequence[str] = (), positive: 
         raise UserError(f"{store} has no study to report{_because(store, book)}")
     for view in views:
         files[f"{view.study.name}.md"] += markdown_problems(book.problems)
-    files["index.html"] = page(shown, _cells(views), book.problems)
+    files["index.html"] = page(shown, book.problems)
     return Report(_write(out, files), book.problems, views)
-
-
-def _cells(views: list[View]) -> dict[str, Record]:
-    return {entry.record.key: entry.record for view in views for entry in view.entries if entry.record}
 
 
 def _because(store: Path, book: Book) -> str:

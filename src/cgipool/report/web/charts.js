@@ -35,8 +35,9 @@ function dotPlot({ low, high, axis, dots, mean, interval, published }) {
 
 const path = (points, x, y) => "M" + points.map(([a, b]) => `${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join("L");
 
-/** Lines over epochs: courses are means with a band, threads are thin lines of single splits. */
-function epochChart({ label, courses, threads, last, low, high, across, up }) {
+/** Lines over epochs: courses are means, some with a band, threads are thin lines of single splits. Their heights are whole numbers up to `top`,
+ * their epochs come as steps from one to the next. */
+function epochChart({ label, courses, threads, last, low, high, top, across, up }) {
   const width = 640, height = 230, left = 46, bottom = height - 24;
   const x = scale(1, last, left, width - 10);
   const y = scale(low, high, bottom - 6, 8);
@@ -45,13 +46,18 @@ function epochChart({ label, courses, threads, last, low, high, across, up }) {
     shape("line", { x1: left, x2: width - 10, y1: y(at), y2: y(at), class: "rule" }),
     shape("text", { x: left - 6, y: y(at) + 4, "text-anchor": "end" }, text),
   ]);
-  const thin = threads.map((thread) => shape("path", { d: path(thread, x, y), class: "thread" }));
+  const ofHeight = scale(0, top, bottom - 6, 8);
+  const along = (steps, heights) => {
+    let epoch = 0;
+    return steps.map((step, i) => [(epoch += step), heights[i]]);
+  };
+  const line = (points) => path(points, x, ofHeight);
+  const thin = threads.map(({ steps, values }) => shape("path", { d: line(along(steps, values)), class: "thread" }));
   const thick = courses.map((course) => {
-    const along = (numbers) => course.epoch.map((epoch, i) => [epoch, numbers[i]]);
-    const outline = [...along(course.high), ...along(course.low).reverse()];
+    const { kind, steps, mean, low: least, high: most } = course;
     return [
-      threads.length ? null : shape("path", { d: `${path(outline, x, y)}Z`, class: `band ${course.kind}` }),
-      shape("path", { d: path(along(course.mean), x, y), class: `course ${course.kind}` }),
+      least ? shape("path", { d: `${line([...along(steps, most), ...along(steps, least).reverse()])}Z`, class: `band ${kind}` }) : null,
+      shape("path", { d: line(along(steps, mean)), class: `course ${kind}` }),
     ];
   });
   return drawing(width, height, label, [epochs, values, thin, thick].flat(2).filter(Boolean));

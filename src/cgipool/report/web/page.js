@@ -1,6 +1,8 @@
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const STATES = new Map(DATA.studies.map((study) => [study.name, { view: "accuracy", hidden: new Set(), column: null, direction: 0 }]));
 
+const UNREADABLE = "This browser cannot unpack the data of the study; one from 2023 or later can. The same tables are in the .md and .csv files beside this page.";
+
 function showProblems() {
   const box = document.getElementById("problems");
   if (!DATA.problems.length) return;
@@ -24,7 +26,19 @@ function moveTab(event) {
   next.click();
 }
 
-function choose(name) {
+/** The data of a study, unpacked when it is first shown. */
+const unpacked = new Map();
+
+async function unpack({ name, packed }) {
+  if (!unpacked.has(name)) {
+    const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+    unpacked.set(name, JSON.parse(await new Response(stream).text()));
+  }
+  return unpacked.get(name);
+}
+
+async function choose(name) {
   const study = DATA.studies.find((candidate) => candidate.name === name) ?? DATA.studies[0];
   for (const tab of document.querySelectorAll("[role=tab]")) {
     const chosen = tab.id === `tab-${study.name}`;
@@ -33,14 +47,16 @@ function choose(name) {
   }
   const main = document.getElementById("study");
   main.setAttribute("aria-labelledby", `tab-${study.name}`);
-  main.replaceChildren(...studyParts(study));
   history.replaceState(null, "", `#${encodeURIComponent(study.name)}`);
+  const parts = await unpack(study).then(studyParts, () => [make("p", { class: "notice" }, UNREADABLE)]);
+  // Another study may have been chosen in the meantime.
+  if (main.getAttribute("aria-labelledby") === `tab-${study.name}`) main.replaceChildren(...parts);
 }
 
 function studyParts(study) {
   const state = STATES.get(study.name);
   const dialog = document.getElementById("panel");
-  const table = new StudyTable(study, state, (entry) => openPanel(dialog, entry, DATA.cells[entry.key]));
+  const table = new StudyTable(study, state, (entry) => openPanel(dialog, entry, study.cells[entry.key]));
   const words = make("p", { class: "words" }, wordsOf(study, state.view));
   const redraw = () => {
     words.textContent = wordsOf(study, state.view);
