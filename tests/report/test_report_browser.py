@@ -211,6 +211,7 @@ def test_the_page_never_scrolls_sideways(page: Page):
     width = page.viewport_size["width"]
     for name in ("alpha", "figure3", "table1"):
         page.get_by_role("tab", name=name).click()
+        expect(page.locator(f"main[data-study={name}]")).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name
     cell(page, "CGIPool on NCI1").click()
     box = page.locator("dialog").bounding_box()

@@ -1,14 +1,18 @@
 """The page as a file: self-contained, its data safe between tags, its parts in the wheel."""
 
+import base64
 import json
 import re
+import zlib
 from importlib.resources import files
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
 
 from cgipool.report.blocks import _ours
-from cgipool.report.page import SCRIPTS, in_script
+from cgipool.report.courses import thinned
+from cgipool.report.page import SCRIPTS, _brief, in_script
 from cgipool.report.shown import axis, mean_and_error
 from cgipool.report.view import Entry
 from cgipool.study.records import Wanted, read_book
@@ -18,7 +22,13 @@ from cgipool.study.statistics import Summary
 def data_of(page: str) -> dict:
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
     assert found
-    return json.loads(found[1])
+    data = json.loads(found[1])
+    data["studies"] = [
+        json.loads(zlib.decompress(base64.b64decode(study["packed"]))) | {"name": study["name"]}
+        for study in data["studies"]
+    ]
+    data["cells"] = {key: cell for study in data["studies"] for key, cell in study["cells"].items()}
+    return data
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +76,25 @@ def test_the_page_shows_the_digits_of_the_tables(page: str, written: Path):
                 assert f"| {facts['ours − published'].split('(')[1][:-1]} |" in plain
             if "p, Holm-adjusted" in facts:
                 assert f" {facts['p, Holm-adjusted'].split()[0].replace('<', '&lt;')} |" in plain
+
+
+def test_curves_of_the_page_are_those_of_the_store(page: str, store: Path):
+    """Whole heights and steps between epochs, once undone, are the stored curves to half a step of the chart."""
+    records = read_book(store).records
+    for key, cell in list(data_of(page)["cells"].items())[:5]:
+        chart = cell["charts"][0]
+        step = (chart["high"] - chart["low"]) / chart["top"]
+        assert len(chart["threads"]) == len(records[key].splits)
+        for thread, row in zip(chart["threads"], records[key].splits, strict=True):
+            epochs, values = thinned(row, "val_loss")
+            assert list(accumulate(thread["steps"])) == epochs.tolist()
+            heights = [chart["low"] + step * height for height in thread["values"]]
+            assert heights == pytest.approx(values.tolist(), abs=0.51 * step)
+
+
+def test_a_figure_in_the_page_has_shorter_paths_and_the_same_text():
+    svg = '<svg><path d="M 1.23456 2L -0.5 3.999999"/><text x="1.23456">0.123456</text></svg>'
+    assert _brief(svg) == '<svg><path d="M 1.23 2L -0.5 3.99"/><text x="1.23">0.123456</text></svg>'
 
 
 def test_one_rounding_in_page_and_tables():

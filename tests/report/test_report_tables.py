@@ -4,14 +4,17 @@ import csv
 import io
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 from stores import METHODS, add_cell, add_study, fail, write
 
+from cgipool.report.blocks import Block
 from cgipool.report.page import study_shown
-from cgipool.report.tables import latex, markdown, tidy
+from cgipool.report.tables import LONGEST, _tex_tables, latex, markdown, tidy
 from cgipool.report.view import View, view_of
 from cgipool.study.records import read_book
 
@@ -116,15 +119,38 @@ def test_latex_is_well_formed(written: Path, small: Path):
     for text in ((written / "table1.tex").read_text(), (written / "alpha.tex").read_text(), latex(only_view(small))):
         assert unescaped(text, "{") == unescaped(text, "}")
         assert unescaped(text, "$") % 2 == 0
-        assert text.count(r"\begin{longtable}") == text.count(r"\end{longtable}") >= 1
-        assert text.count(r"\begingroup") == text.count(r"\endgroup")
+        for kind in ("table*", "tabular"):
+            assert text.count(rf"\begin{{{kind}}}") == text.count(rf"\end{{{kind}}}") >= 1
         assert text.isascii()
-        for table in text.split(r"\begin{longtable}")[1:]:
-            columns = re.match(r"\{@\{\}([lr]+)@\{\}\}", table)
+        for table in text.split(r"\begin{tabular}")[1:]:
+            columns = re.match(r"\{@\{\}((?:[lr]|p\{0\.5\\textwidth\})+)@\{\}\}\n\\toprule\n", table)
             assert columns
-            lines = [line for line in table.split(r"\end{longtable}")[0].splitlines() if line.endswith(r"\\")]
+            lines = [line for line in table.split(r"\end{tabular}")[0].splitlines() if line.endswith(r"\\")]
             assert lines
-            assert {unescaped(line, "&") for line in lines} == {len(columns[1]) - 1}
+            assert {unescaped(line, "&") for line in lines} == {len(re.sub(r"\{.*?\}", "", columns[1])) - 1}
+
+
+def test_latex_compiles_in_two_columns(written: Path, tmp_path: Path):
+    r"""`longtable` stops in two columns; a float of `tabular` is set in any class, and none is wider than the page."""
+    if shutil.which("pdflatex") is None:
+        pytest.skip("pdflatex is not installed")
+    tables = "".join(rf"\input{{{written / name}}}\clearpage" for name in ("table1", "alpha", "figure3"))
+    head = r"\documentclass[twocolumn]{article}\usepackage{booktabs}\begin{document}"
+    (tmp_path / "paper.tex").write_text(rf"{head}Text.{tables}\end{{document}}")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert not re.search(r"Overfull \\hbox|Float too large", done.stdout)
+
+
+def test_latex_continues_long_tables_and_breaks_long_words():
+    rows = [[f"m{number}", "a word " * 20, "1.00"] for number in range(LONGEST + 1)]
+    first, second = _tex_tables(Block("Title", ["Words."], ["method", "near", "rank"], rows, left=2, strong={(50, 2)}))
+    assert r"\caption{\textbf{Title.} Words.}" in first
+    assert r"\caption{\textbf{Title, continued.}}" in second
+    assert r"{@{}lp{0.5\textwidth}r@{}}" in first
+    assert re.findall(r"^m\d+", first + second, re.MULTILINE) == [row[0] for row in rows]
+    assert r"\textbf{1.00}" in second
 
 
 def test_latex_escapes_what_it_would_run(small: Path):
@@ -188,4 +214,5 @@ def test_cells_along_a_setting_that_is_not_read_are_marked_as_one_result(tmp_pat
     rows = list(csv.DictReader(io.StringIO(tidy(view))))
     assert len(rows) == 4 * 20
     assert {row["unread"] for row in rows} == {"ratio"}
-    assert {tick for e in study_shown(view, {})["entries"] for tick in e["marks"]} >= {"‡"}
+    cells = {entry.wanted.key: {} for entry in view.entries}
+    assert {tick for e in study_shown(view, {}, cells)["entries"] for tick in e["marks"]} >= {"‡"}

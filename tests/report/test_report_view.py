@@ -11,7 +11,7 @@ from stores import METHODS, add_cell, add_study, cell_of, fail, write
 
 from cgipool.errors import UserError
 from cgipool.report.comparisons import ranks_among
-from cgipool.report.courses import POINTS, course, diagnostics, thinned
+from cgipool.report.courses import POINTS, _quantiles, course, diagnostics, thinned
 from cgipool.report.view import Entry, View, check_study, view_of
 from cgipool.study.records import Record, key_of, read_book
 
@@ -167,9 +167,17 @@ def test_a_course_is_by_epoch_where_each_split_has_epochs_of_its_own():
 
 def test_a_long_curve_is_thinned_to_its_ends_and_points_between():
     curve = [float(i) for i in range(1, 1001)]
-    points = thinned(record_with([curve]).splits[0], "val_loss")
-    assert (len(points), points[0], points[-1]) == (POINTS, (1, 1.0), (1000, 1000.0))
-    assert all(epoch == value for epoch, value in points)
+    epochs, values = thinned(record_with([curve]).splits[0], "val_loss")
+    assert (len(epochs), epochs[0], epochs[-1]) == (POINTS, 1, 1000)
+    assert (epochs == values).all()
+
+
+def test_quantiles_without_nan_are_those_of_numpy():
+    rng = np.random.default_rng(0)
+    table = rng.random((9, 40))
+    table[rng.random(table.shape) < 0.4] = np.nan
+    table[0] = rng.random(40)
+    assert (_quantiles(table, (0.1, 0.9)) == np.nanquantile(table, (0.1, 0.9), axis=0)).all()
 
 
 def test_diagnostics_are_means_per_level():

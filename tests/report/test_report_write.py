@@ -187,3 +187,25 @@ def test_synthetic_cells_have_the_keys_of_their_settings():
     at = {"method": next(iter(METHODS)), "dataset": next(iter(DATASETS)), "ratio": 0.2}
     assert record_of(at, level_of(at))["key"] == key_of(cell_of(at))
     assert cell_of(at)["recipe"]["ratio"] == 0.2
+
+
+def test_studies_come_as_they_were_begun_or_as_they_are_named(tmp_path: Path):
+    """Neither the names of files nor the size of a study decides which one the page opens on."""
+    store = tmp_path / "store"
+    for name, dataset, day in (("a", "NCI1", 3), ("b", "NCI109", 1), ("c", "PROTEINS", 2), ("empty", "COLLAB", None)):
+        add_study(store, name, {"method": ["cgi"], "dataset": [dataset]})
+        if day is not None:
+            path = add_cell(store, {"method": "cgi", "dataset": dataset}, 75.0)
+            record = json.loads(path.read_text())
+            record["provenance"]["started"] = f"2025-01-0{day}T00:00:00.000+00:00"
+            write(path, record)
+    names = lambda *asked: [view.study.name for view in write_report(store, tmp_path / "out", asked).views]  # noqa: E731
+    assert names() == ["b", "c", "a", "empty"]
+    assert names("c", "a", "c") == ["c", "a"]
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert page.index('{"name":"c","packed":') < page.index('{"name":"a","packed":')
+
+
+def test_the_report_of_a_paper_stays_small(written: Path):
+    """Two thirds of the page of this store are curves; as plain JSON it would be 4 MB."""
+    assert (written / "index.html").stat().st_size < 1_000_000

@@ -14,7 +14,8 @@ def report(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The folder that holds studies and their cells.")],
     out: Annotated[Path, typer.Option(help="The folder that the report goes to.")] = Path("runs/report"),
     study: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this study; may be repeated. Default: all.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Only this study; may be repeated. Default: all, by when they were begun."),
     ] = None,
     positive: POSITIVE = None,
 ) -> None:

@@ -99,7 +99,7 @@ def study_shown(view: View, figures: dict[str, str], cells: dict[str, Any]) -> d
 
 def _brief(svg: str) -> str:
     """A figure whose lines have places of two digits after the point, a hundredth of a pixel, for the page alone."""
-    return re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), svg)
+    return re.sub(r' (?:d|x|y)="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), svg)
 
 
 def _marks(view: View) -> dict[str, str]:

@@ -38,6 +38,12 @@ LATEX = {
 }
 """Characters that LaTeX reads as commands, or does not know in text."""
 
+LONGEST = 50
+"""Rows of a table in LaTeX; a longer one goes on in another."""
+
+BROKEN = 60
+"""Longer words in a column, in characters, are broken into lines in LaTeX."""
+
 COUNTED = ["val_loss", "epochs", "best_epoch", "seconds"]
 
 
@@ -87,9 +93,9 @@ def markdown_block(block: Block) -> str:
 
 
 def latex(view: View) -> str:
-    r"""The same tables, to be \input where the packages booktabs and longtable are loaded."""
-    parts = ["% Needs \\usepackage{booktabs,longtable}.", f"% {_tex(_flat(view.study.title))}"]
-    parts += [_tex_table(block) for block in blocks_of(view)]
+    r"""The same tables, to be \input where the package booktabs is loaded, in documents of one or two columns."""
+    parts = ["% Needs \\usepackage{booktabs}.", f"% {_tex(_flat(view.study.title))}"]
+    parts += [table for block in blocks_of(view) for table in _tex_tables(block)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -142,24 +148,45 @@ def _tex(text: str) -> str:
     return "".join(LATEX.get(character, character) for character in _flat(text))
 
 
-def _tex_table(block: Block) -> str:
-    columns = "l" * block.left + "r" * (len(block.head) - block.left)
-    lines = [
-        rf"\begingroup\footnotesize\setlength{{\tabcolsep}}{{3pt}}\noindent\textbf{{{_tex(block.title)}.}}",
-        " ".join(map(_tex, block.words)),
-        rf"\begin{{longtable}}{{@{{}}{columns}@{{}}}}",
-        r"\toprule",
-        _tex_line(map(_tex, block.head)),
-        r"\midrule\endhead",
-        r"\bottomrule\endfoot",
-    ]
-    for number, row in enumerate(block.rows):
-        cells = (
-            rf"\textbf{{{_tex(text)}}}" if (number, place) in block.strong else _tex(text)
-            for place, text in enumerate(row)
+def _tex_tables(block: Block) -> Iterable[str]:
+    """A block as floats that span both columns of a page. One page holds at most `LONGEST` rows."""
+    columns = "".join(_tex_column(block, place) for place in range(len(block.head)))
+    for first in range(0, len(block.rows), LONGEST):
+        title = block.title if first == 0 else f"{block.title}, continued"
+        yield "\n".join(
+            [
+                r"\begin{table*}",
+                r"\centering\scriptsize\setlength{\tabcolsep}{2pt}",
+                rf"\caption{{\textbf{{{_tex(title)}.}}{_tex_words(block) if first == 0 else ''}}}",
+                rf"\begin{{tabular}}{{@{{}}{columns}@{{}}}}",
+                r"\toprule",
+                _tex_line(map(_tex, block.head)),
+                r"\midrule",
+                *(_tex_row(block, number) for number in range(first, min(first + LONGEST, len(block.rows)))),
+                r"\bottomrule",
+                r"\end{tabular}",
+                r"\end{table*}",
+            ]
         )
-        lines.append(_tex_line(cells))
-    return "\n".join([*lines, r"\end{longtable}\endgroup"])
+
+
+def _tex_column(block: Block, place: int) -> str:
+    """Words to the left, numbers to the right; long words are broken into lines."""
+    if place >= block.left:
+        return "r"
+    longest = max(len(row[place]) for row in block.rows)
+    return r"p{0.5\textwidth}" if longest > BROKEN else "l"
+
+
+def _tex_words(block: Block) -> str:
+    return "".join(f" {_tex(line)}" for line in block.words)
+
+
+def _tex_row(block: Block, number: int) -> str:
+    return _tex_line(
+        rf"\textbf{{{_tex(text)}}}" if (number, place) in block.strong else _tex(text)
+        for place, text in enumerate(block.rows[number])
+    )
 
 
 def _tex_line(cells: Iterable[str]) -> str:

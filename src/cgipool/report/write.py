@@ -146,7 +146,7 @@ def write_report(store: Path, out: Path, studies: Sequence[str] = (), positive: 
     views: list[View] = []
     files: dict[str, str] = {}
     shown: list[dict[str, Any]] = []
-    for study in (study for study in book.studies if not studies or study.name in studies):
+    for study in _in_order(book, studies):
         try:
             view = view_of(study, book, positive)
             figures = figures_of(view)
@@ -167,6 +167,21 @@ def write_report(store: Path, out: Path, studies: Sequence[str] = (), positive: 
         files[f"{view.study.name}.md"] += markdown_problems(book.problems)
     files["index.html"] = page(shown, book.problems)
     return Report(_write(out, files), book.problems, views)
+
+
+def _in_order(book: Book, names: Sequence[str]) -> list[StudyRecord]:
+    """The studies as they are named. If none is, all of them: the one whose training began first comes first."""
+    if names:
+        found = {study.name: study for study in book.studies}
+        return [found[name] for name in dict.fromkeys(names)]
+    return sorted(book.studies, key=lambda study: (_began(study, book), study.name))
+
+
+def _began(study: StudyRecord, book: Book) -> tuple[bool, str]:
+    """Sorts studies by the time at which their first cell was started; those without one come last."""
+    records = [book.records[cell.key] for cell in study.cells if cell.key in book.records]
+    times = [str(record.provenance["started"]) for record in records if record.provenance.get("started")]
+    return not times, min(times, default="")
 
 
 def _because(store: Path, book: Book) -> str:

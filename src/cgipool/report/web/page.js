@@ -50,7 +50,9 @@ async function choose(name) {
   history.replaceState(null, "", `#${encodeURIComponent(study.name)}`);
   const parts = await unpack(study).then(studyParts, () => [make("p", { class: "notice" }, UNREADABLE)]);
   // Another study may have been chosen in the meantime.
-  if (main.getAttribute("aria-labelledby") === `tab-${study.name}`) main.replaceChildren(...parts);
+  if (main.getAttribute("aria-labelledby") !== `tab-${study.name}`) return;
+  main.replaceChildren(...parts);
+  main.dataset.study = study.name;
 }
 
 function studyParts(study) {
