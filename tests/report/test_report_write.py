@@ -207,5 +207,5 @@ def test_studies_come_as_they_were_begun_or_as_they_are_named(tmp_path: Path):
 
 
 def test_the_report_of_a_paper_stays_small(written: Path):
-    """Two thirds of the page of this store are curves; as plain JSON it would be 4 MB."""
+    """With its data as plain JSON, the page of this store would have more than 3 MB."""
     assert (written / "index.html").stat().st_size < 1_000_000

@@ -25,7 +25,7 @@ STYLE: Any = {
     "axes.titlesize": 9.5,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
-    "axes.titley": 1.0,  # where it would be found to be, at some cost
+    "axes.titley": 1.0,  # where matplotlib would find room for it, after a search that takes long
     "axes.labelcolor": INK,
     "axes.edgecolor": FAINT,
     "axes.spines.top": False,
