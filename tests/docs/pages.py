@@ -1,4 +1,4 @@
-"""Runs a page of the documentation from top to bottom and compares what it prints with the output that the page shows."""
+"""Runs a page of the documentation from top to bottom and compares its output with what the page shows."""
 
 import re
 import shlex
