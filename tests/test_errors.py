@@ -68,7 +68,7 @@ def test_a_study_of_one_cell(tmp_path, capsys: pytest.CaptureFixture[str]) -> No
     options = ["--splits", "1", "--set", "epochs=1", "--set", "width=8", "--store", str(tmp_path / "store")]
     assert main(["compare", str(tmp_path / "small"), "--methods", "topk", *options]) == 0
     said = capsys.readouterr()
-    assert "begins (0 of 1 cell done, about " in said.err
+    assert "starting (0 of 1 cell done, about " in said.err
     assert "; 1 random split, recipe paper." in said.out
     assert "1 of 1 cell is there" in said.out
     assert said.out.splitlines()[-1].startswith("1 of 1 cell is in ")

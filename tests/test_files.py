@@ -48,7 +48,7 @@ def test_whether_a_place_can_be_written_is_found_out_by_trying(tmp_path: Path) -
     with pytest.raises(UserError, match=r"cannot write .*link: No such file or directory"):
         writable(tmp_path / "link")
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"cannot write .*file/below: .*file is no folder"):
+    with pytest.raises(UserError, match=r"cannot write .*file/below: .*file is not a folder"):
         writable_folder(tmp_path / "file" / "below")
 
 

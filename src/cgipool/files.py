@@ -46,7 +46,7 @@ def write_atomically(path: Path, write: Callable[[Path], object], *, follow: boo
         temporary.replace(target)
         sync_folder(target.parent)
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror or error}; what was there before is intact") from error
+        raise UserError(f"cannot write {path}: {error.strerror or error}; an existing file is unchanged") from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
@@ -108,7 +108,7 @@ def check_regular(path: Path) -> None:
 
 
 def writable(path: Path) -> None:
-    """An error unless a file can be written there: told before hours of work, not after."""
+    """An error unless a file can be written there: raised before hours of work, not after."""
     if path.is_dir():
         raise UserError(f"cannot write {path}: it is a folder")
     if _is_special(path):
@@ -122,7 +122,7 @@ def writable_folder(path: Path) -> None:
     """An error unless files can be written into a folder, or it can be made where it is not there yet."""
     there = next(place for place in (path.absolute(), *path.absolute().parents) if os.path.lexists(place))
     if not there.is_dir():
-        raise UserError(f"cannot write {path}: {there} is no folder")
+        raise UserError(f"cannot write {path}: {there} is not a folder")
     _try(path, there / "file")
 
 

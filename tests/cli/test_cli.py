@@ -106,7 +106,7 @@ def test_help_says_where_the_methods_are_listed(
     monkeypatch.setenv("COLUMNS", "200")
     for command in ("train", "fit", "compare"):
         assert main([command, "--help"]) == 0
-        assert "`cgipool methods` lists them" in capsys.readouterr().out, command
+        assert "see `cgipool methods`" in capsys.readouterr().out, command
 
 
 def test_json_is_all_that_stdout_holds(small: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,7 +134,7 @@ def test_the_closing_table(small: str, tmp_path: Path, capsys: pytest.CaptureFix
     assert "motifs · CGIPool · recipe paper · seed 0 · 2 splits" in said
     assert f"{result['parameters']:,} parameters" in said
     assert f" · trained for {result['seconds']:.1f} s · " in said
-    assert said.rstrip().endswith(f"kept in {out}")
+    assert said.rstrip().endswith(f"saved in {out}")
     assert main(["train", small, "--splits", "2", *TINY, "--out", str(out), "--resume"]) == 0
     assert " · trained for 0.0 s · " in capsys.readouterr().out, "nothing was left to train"
 
@@ -161,7 +161,7 @@ def test_options_reach_the_recipe(small: str, tmp_path: Path) -> None:
 
 def test_splits_that_leave_graphs_out_are_told(small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     count = load_dataset(small).n_graphs
-    for named, told in ((12, f"the splits name 12 of the {count} graphs; the others are left out\n"), (count, "")):
+    for named, told in ((12, f"the splits use 12 of the {count} graphs; the others are left out\n"), (count, "")):
         ids = np.arange(named)
         write_splits(tmp_path / "splits.json", [Split(0, ids[2:], ids[:1], ids[1:2])])
         assert main(["train", small, *TINY, "--splits-file", str(tmp_path / "splits.json"), "--json"]) == 0
@@ -175,7 +175,7 @@ def test_resume_without_a_run_says_that_it_begins_one(
     (tmp_path / "empty").mkdir()
     for name in ("new", "empty"):
         command = ["train", small, *TINY, "--out", str(tmp_path / name), "--resume", "--json"]
-        line = f"there is no run in {tmp_path / name} yet: this begins one"
+        line = f"there is no run in {tmp_path / name} yet: starting a new one"
         assert main(command) == 0
         said = capsys.readouterr()
         assert said.err.splitlines()[0] == line
@@ -185,15 +185,15 @@ def test_resume_without_a_run_says_that_it_begins_one(
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "letter.txt").touch()
     command = ["train", small, *TINY, "--out", str(tmp_path / "taken"), "--resume"]
-    assert refused(capsys, *command).endswith("is not empty and holds no run; choose another folder")
+    assert refused(capsys, *command).endswith("is not empty and is not a run; choose another folder")
 
 
 def test_resume_and_overwrite(small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["train", small, *TINY, "--out", str(tmp_path / "run")]
     assert main(command) == 0
     capsys.readouterr()
-    assert refused(capsys, *command).endswith("holds a run already; resume it (--resume) or replace it (--overwrite)")
-    assert "another ratio (0.8 then, 0.5 now)" in refused(capsys, *command, "--resume", "--ratio", "0.5")
+    assert refused(capsys, *command).endswith("already holds a run; resume it (--resume) or replace it (--overwrite)")
+    assert "a different ratio (0.8 then, 0.5 now)" in refused(capsys, *command, "--resume", "--ratio", "0.5")
     assert main([*command, "--resume"]) == 0
     assert main([*command, "--overwrite", "--ratio", "0.5"]) == 0
 
@@ -229,22 +229,22 @@ RATIO = "ratio must be a share in (0, 1] or a whole number of nodes from 1, not 
         ("train --ratio -0.5", RATIO + "-0.5"),
         ("train --ratio nan", RATIO + "nan"),
         ("train --ratio 1.5", RATIO + "1.5"),
-        ("train --ratio half", "--ratio 'half' is neither a share in (0, 1] such as 0.8 nor a whole number"),
+        ("train --ratio half", "--ratio must be a share in (0, 1], such as 0.8, or a number of nodes, not 'half'"),
         ("train --splits x", "Invalid value for '--splits': "),
         ("train --alpha nan", "alpha must be at least 0, not nan"),
         ("train --alpha -1", "alpha must be at least 0, not -1"),
         ("train --epoch 3", "No such option: --epoch"),
-        ("train --weight-decay 0", "it is a setting of the recipe: --set weight_decay=VALUE"),
+        ("train --weight-decay 0", "it is a setting of the recipe, so use --set weight_decay=VALUE"),
         ("fit motifs --name x", "No such option: --name (see cgipool fit --help)"),
         ("train --epochs", "Option '--epochs' requires an argument"),
         ("train motifs NCI1", "Got unexpected extra argument"),
         ("trian", "No such command 'trian'"),
         ("data info", "Missing argument 'NAME|PATH'"),
         ("data fetch MUTAK", "unknown data set 'MUTAK'; did you mean 'MUTAG'?"),
-        ("train --resume --overwrite --out x", "--resume and --overwrite exclude each other"),
+        ("train --resume --overwrite --out x", "--resume and --overwrite cannot be used together"),
         ("train --resume", "--resume and --overwrite need --out DIR"),
-        ("train --splits-file x --folds 5", "--splits-file and --folds exclude each other"),
-        ("train --folds 5 --splits 3", "--folds and --splits exclude each other"),
+        ("train --splits-file x --folds 5", "--splits-file and --folds cannot be used together"),
+        ("train --folds 5 --splits 3", "--folds and --splits cannot be used together"),
         ("train --splits-file no.json", "cannot read no.json: No such file or directory"),
         ("train --attributes", "motifs has no node attributes"),
         ("train --features label", "motifs has no node labels"),
@@ -318,7 +318,7 @@ def test_bad_archives(capsys: pytest.CaptureFixture[str], own_cache: Path, tmp_p
 def test_folders_that_cannot_be_used(small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
     assert "Not a directory" in refused(capsys, "train", small, *TINY, "--out", str(tmp_path / "file" / "run"))
-    assert "is not empty and holds no run" in refused(capsys, "train", small, *TINY, "--out", str(tmp_path))
+    assert "is not empty and is not a run" in refused(capsys, "train", small, *TINY, "--out", str(tmp_path))
 
 
 def test_other_errors_are_one_line_or_raised() -> None:
@@ -349,7 +349,7 @@ def test_interrupt(small: str, tmp_path: Path, jobs: str, sent: signal.Signals) 
         process.kill()  # it would train for hours
     assert process.returncode == 128 + sent
     assert said == ""
-    assert complaint.splitlines()[-1] == f"cgipool: stopped; the same command with --resume goes on from {out}"
+    assert complaint.splitlines()[-1] == f"cgipool: stopped; run the same command with --resume to continue from {out}"
     assert "Traceback" not in complaint
 
 
@@ -359,7 +359,7 @@ def test_a_terminated_fit_can_be_resumed(small: str, tmp_path: Path, capsys: pyt
     process = subprocess.Popen([sys.executable, "-m", "cgipool", *command], stderr=subprocess.PIPE)
     while process.poll() is None and not (folder / "split-000" / "metrics.jsonl").exists():
         time.sleep(0.02)
-    said = "another process is training in {folder}; wait until it has ended, or choose another folder"
+    said = "another process is training in {folder}; wait until it ends, or choose another folder"
     for flags in ([], ["--resume"], ["--overwrite"]):
         assert refused(capsys, *command, *flags).endswith(said.format(folder=folder)), flags
     assert main(["train", small, "--out", str(folder), *TINY]) == 2, "the folder is that of a run like any other"
@@ -369,11 +369,12 @@ def test_a_terminated_fit_can_be_resumed(small: str, tmp_path: Path, capsys: pyt
         _, complaint = process.communicate(timeout=60)
     finally:
         process.kill()  # it would train for hours
-    assert (process.returncode, complaint) == (143, b"cgipool: stopped; the same command with --resume continues\n")
+    assert process.returncode == 143
+    assert complaint == b"cgipool: stopped; run the same command with --resume to continue\n"
     assert [path.name for path in model.parent.iterdir()] == ["model.run"]
-    assert "holds a run already; resume it (--resume) or replace it (--overwrite)" in refused(capsys, *command)
+    assert "already holds a run; resume it (--resume) or replace it (--overwrite)" in refused(capsys, *command)
     other = ["fit", small, "--out", str(model), "--set", "epochs=1", "--resume"]
-    assert "holds a run with another epochs (100000 then, 1 now); not resumed" in refused(capsys, *other)
+    assert "holds a run with a different epochs (100000 then, 1 now); cannot resume it" in refused(capsys, *other)
     assert main([*other[:-1], "--overwrite"]) == 0
     assert [path.name for path in model.parent.iterdir()] == ["model"]
     capsys.readouterr()
@@ -515,5 +516,5 @@ def test_the_terminal_breaks_the_lines_of_help(
     monkeypatch.setenv("COLUMNS", "100")
     assert main(["predict", "--help"]) == 0
     text = capsys.readouterr().out
-    assert "Memory does not grow with the number of graphs;" in re.sub(r"\s+", " ", text)
+    assert "Memory use does not grow with the number of graphs." in re.sub(r"\s+", " ", text)
     assert "grow with the\n" not in re.sub(r" +\n", "\n", text)

@@ -571,7 +571,7 @@ def test_all_rows_of_a_table_are_not_explained(
     (tmp_path / "new.csv").write_text("smiles\nCCO\n")
     assert main(["explain", str(model_file), str(tmp_path / "new.csv"), option]) == 2
     error = capsys.readouterr().err
-    assert "of which --graph ID explains single rows" in error
+    assert "--graph ID explains single rows" in error
     assert f"for {option.split('=')[0]} import it first: cgipool data import" in error
 
 

@@ -225,7 +225,7 @@ def test_answers_that_are_not_finite_are_not_predictions(
 ) -> None:
     out = tmp_path / "rows"
     assert main(["predict", *wild, "--out", str(out)]) == 1
-    assert "for 12 the model's answer is not finite" in capsys.readouterr().err
+    assert "for 12 the model's output is not finite" in capsys.readouterr().err
     lines = out.read_text().splitlines()
     assert len(lines) == 13
     assert all(line.startswith(f"{number},,,,") and NOT_FINITE in line for number, line in enumerate(lines[1:]))

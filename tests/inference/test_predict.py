@@ -113,7 +113,7 @@ def test_graphs_without_nodes_are_told(model: Path, tmp_path: Path, capsys: pyte
     assert main(["predict", str(model), str(tmp_path / "odd")]) == 0
     said = capsys.readouterr()
     assert said.out.count("\n") == 4
-    assert "; 2 without nodes, of which a prediction says nothing" in said.err
+    assert "; 2 without nodes, whose predictions mean nothing" in said.err
 
 
 def test_labels_that_the_model_has_not_seen_are_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -154,7 +154,7 @@ def test_a_graph_that_the_model_has_no_input_for_is_told_as_well(model: Path, gr
         (("predict", "MODEL", "motifs", "--shard", "3"), "--shard '3' is not of the form I/N"),
         (("predict", "MODEL", "motifs", "--shard", "rank"), "neither RANK nor SLURM_PROCID is set"),
         (("predict", "MODEL", "motifs", "--shard", "0/3"), "the first number must be from 1 to 3"),
-        (("fit", "motifs", "--out", "rows.csv/model"), "cannot make rows.csv: File exists"),
+        (("fit", "motifs", "--out", "rows.csv/model"), "cannot create rows.csv: File exists"),
         (("predict", "MODEL", "motifs", "--out", "no/rows.csv"), "cannot write no/rows.csv: there is no folder no"),
         (("demo", "--out", "rows.csv/pictures"), "rows.csv/pictures: Not a directory"),
         (("fit", "motifs", "--set", "widht=3"), "unknown setting 'widht'"),

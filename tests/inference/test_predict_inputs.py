@@ -96,7 +96,7 @@ def test_standard_input(model: Path, tmp_path: Path, form: str, capsys: pytest.C
 
 def test_what_standard_input_is_not_for(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["predict", str(model), "-", "--shard", "1/2"]) == 2
-    assert "standard input is read by one process" in capsys.readouterr().err
+    assert "standard input cannot be used with --shard or --on" in capsys.readouterr().err
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
         assert main(["predict", str(model), "-"]) == 2
@@ -166,7 +166,7 @@ def test_the_graph_that_is_meant(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=r"several graphs of .* have the id 'b'.* 1 and 2"):
             position_of(place, "b")
         for text in ("c", "-1", "1.0", "", "٣", "9" * 30):
-            with pytest.raises(UserError, match=r"has the id .*, and it is not a position counted from 0"):
+            with pytest.raises(UserError, match=r"has the id .*, and it is not a position, counted from 0"):
                 position_of(place, text)
     assert position_of(path, "CCCC", Asked(id="smiles")) == 3
     assert position_of("motifs", "5") == 5

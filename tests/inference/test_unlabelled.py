@@ -112,7 +112,7 @@ def test_tu_sets_are_predicted_and_explained_as_they_are(
     assert run("explain", model, path, "--graph", 2, "--faithfulness") == 0
     said = capsys.readouterr().out
     assert "true class" not in said
-    assert "so no accuracy is told" in said
+    assert "so accuracy is not shown" in said
     assert run("data", "info", path) == 0
     assert "not known" in capsys.readouterr().out
 

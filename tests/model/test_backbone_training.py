@@ -151,7 +151,7 @@ def test_a_run_from_before_these_settings_goes_on(graphs: GraphSet, tmp_path: Pa
         del known["recipe"][name]
     (tmp_path / "run.json").write_text(json.dumps(known))
     (tmp_path / "split-001" / "result.json").unlink()
-    with pytest.raises(UserError, match=r"another norm \(none then, batch now\); not resumed"):
+    with pytest.raises(UserError, match=r"different norm \(none then, batch now\); cannot resume it"):
         run.train(graphs, splits=2, out=tmp_path, resume=True, norm="batch", **SMALL)
     again = run.train(graphs, splits=2, out=tmp_path, resume=True, **SMALL)
     assert again.test_accuracy == first.test_accuracy

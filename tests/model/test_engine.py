@@ -192,7 +192,7 @@ def test_a_set_that_does_not_fit_into_a_device(
     assert "not enough memory for 2 splits at once; going on with 1" in caplog.text
     said = capsys.readouterr().err.splitlines()[-1]
     assert said == (
-        f"cgipool: {graphs.name} does not fit into the memory of cpu, where this trainer holds all of it; to read it "
+        f"cgipool: {graphs.name} does not fit into the memory of cpu, which must hold the whole data set; to read it "
         "batch by batch: torchrun --nproc-per-node 1 -m cgipool train … --distributed"
     )
 
@@ -303,5 +303,5 @@ def test_a_checkpoint_of_another_training(graphs: GraphSet, tmp_path: Path, monk
     with pytest.raises(Killed):
         train_together(tasks, graphs, dies)
     other = [Job("sag", t.recipe, t.split, t.seed, "cpu", t.folder) for t in tasks]
-    with pytest.raises(UserError, match="does not fit this training"):
+    with pytest.raises(UserError, match="does not match this training"):
         train_together(other, graphs, quiet)

@@ -245,7 +245,7 @@ def test_a_checkpoint_without_the_average(graphs: GraphSet, tmp_path: Path, way:
     training = Training(task, graphs)
     training.train_epoch()
     training.save()
-    with pytest.raises(UserError, match=r"checkpoint.safetensors does not fit this training: .*average/"):
+    with pytest.raises(UserError, match=r"checkpoint.safetensors does not match this training: .*average/"):
         way([replace(task, recipe=recipe.but(average=0.9))], graphs, quiet)
 
 

@@ -137,4 +137,4 @@ def test_wrong_shapes(folder: Path, tmp_path: Path, name: str) -> None:
     weights[name] = torch.zeros(7)
     path = tmp_path / "shapes.safetensors"
     save_file(weights, path)
-    refused(path, "does not fit|is not a file of released")
+    refused(path, "does not match|is not a file of released")

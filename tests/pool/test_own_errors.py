@@ -82,7 +82,7 @@ def run(pool: str) -> int:
 def test_their_traceback(pool: str, places: list[str], raised: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(pool) == 1
     first, *lines = capsys.readouterr().err.splitlines()
-    assert first == "cgipool: an exception in the pool's own code:"
+    assert first == "cgipool: exception in the code of the pooling class:"
     assert [line.strip() for line in lines if line.startswith("  File")] == [
         f'File "failing_pools.py", {place}' for place in places
     ]

@@ -79,7 +79,7 @@ def test_on_the_command_line(capsys: pytest.CaptureFixture) -> None:
     ("setting", "said"),
     [
         ("norm=bath", "unknown normalisation 'bath'; did you mean 'batch'? known: batch, layer, none"),
-        ("gate=1", "gate must be a text, not 1"),
+        ("gate=1", "gate must be a string, not 1"),
         ("jumping=lstm", "unknown jumping 'lstm'; known: concat, sum"),
         ("conv=root", "known: gcn, gcn-root, gin, sage"),
         ("schedule=cosin", "unknown schedule 'cosin'; did you mean 'cosine'? known: constant, cosine"),

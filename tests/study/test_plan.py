@@ -92,40 +92,40 @@ def test_recipes_and_kinds_of_splits_can_be_axes() -> None:
     ("given", "said"),
     [
         ({"axis": {}}, "unknown key 'axis'; did you mean 'axes'?"),
-        ({"axes": {"method": ["cgi"]}}, "lacks dataset"),
+        ({"axes": {"method": ["cgi"]}}, "has no dataset"),
         ({"axes": {"method": ["cgy"], "dataset": ["NCI1"]}}, "unknown method 'cgy'"),
         ({"axes": {"method": ["cgi"], "dataset": ["NCI2"]}}, "unknown data set 'NCI2'"),
         ({"axes": {"method": ["cgi"], "dataset": ["."]}}, "data set '.' is a path: give it a name in [data]"),
         ({"axes": {"method": [], "dataset": ["NCI1"]}}, "axis method must be a list"),
-        ({"axes": {"method": ["cgi", "cgi"], "dataset": ["NCI1"]}}, "names a value twice"),
+        ({"axes": {"method": ["cgi", "cgi"], "dataset": ["NCI1"]}}, "lists a value twice"),
         (SMALL | {"axes": SMALL["axes"] | {"speed": [1]}}, "unknown axis 'speed'"),
         (SMALL | {"settings": {"widht": 3}}, "unknown key of [settings] 'widht'; did you mean 'width'?"),
-        (SMALL | {"settings": {"ratio": 0.3}}, "ratio stands in [settings] and in [axes]"),
+        (SMALL | {"settings": {"ratio": 0.3}}, "ratio appears in both [settings] and [axes]"),
         (SMALL | {"settings": {"width": "wide"}}, "width must be a whole number, not 'wide'"),
         (SMALL | {"settings": {"shuffle": 1}}, "shuffle must be true or false, not 1"),
         (SMALL | {"settings": {"recipe": "fast"}}, "unknown recipe 'fast'"),
         (SMALL | {"protocol": {"split": 3}}, "unknown key of [protocol] 'split'"),
         (SMALL | {"protocol": {"__doc__": "text"}}, "unknown key of [protocol] '__doc__'"),
-        (SMALL | {"protocol": {"splits": "3"}}, "splits of [protocol] must be a whole number"),
-        (SMALL | {"protocol": {"splits": 0}}, "splits and ensemble from 1"),
+        (SMALL | {"protocol": {"splits": "3"}}, "splits of [protocol] must be an integer"),
+        (SMALL | {"protocol": {"splits": 0}}, "splits and ensemble must be at least 1"),
         (SMALL | {"protocol": {"split_kind": "odd"}}, "unknown kind of split 'odd'"),
-        (SMALL | {"curves": "alpha"}, "unknown axis to draw curves over, 'alpha'"),
+        (SMALL | {"curves": "alpha"}, "unknown axis in curves 'alpha'"),
         (SMALL | {"baseline": "sag"}, "unknown baseline 'sag'"),
         (TABLE | {"published": {"sag": {"motifs": [1, 2]}}}, "unknown method in [published] 'sag'"),
         (TABLE | {"published": {"cgi": {"NCI1": [1, 2]}}}, "unknown data set in [published.cgi] 'NCI1'"),
         (TABLE | {"published": {"cgi": {"motifs": 3}}}, "must be [mean, ±] in percent"),
         (TABLE | {"published": {"cgi": {"motifs": [80, -1]}}}, "must be [mean, ±] in percent"),
         (TABLE | {"published": {"cgi": {"motifs": [80, 1]}}, "source": ""}, "published numbers need a source"),
-        (SMALL | {"published": {"cgi": {"motifs": [80, 1]}}, "source": "s"}, "methods and data sets alone"),
-        (SMALL | {"name": "a/b"}, "the name 'a/b' must be letters"),
-        (SMALL | {"curves": "method"}, "curves are drawn over a setting"),
+        (SMALL | {"published": {"cgi": {"motifs": [80, 1]}}, "source": "s"}, "method and dataset only"),
+        (SMALL | {"name": "a/b"}, "the name 'a/b' may have only letters"),
+        (SMALL | {"curves": "method"}, "curves must name a setting"),
         (SMALL | {"axes": SMALL["axes"] | {"ratio": [0.5], "alpha": [1, 1.0]}}, "two cells of [axes] are the same"),
         (SMALL | {"settings": {"dropout_epochs": -3}}, "dropout_epochs must be at least 0"),
         ({"axes": {"method": [3], "dataset": ["NCI1"]}}, "axis method must be a list of names"),
         ({"axes": {"method": ["cgi"], "dataset": [["x"]]}}, "axis dataset must be a list of names"),
         (SMALL | {"settings": {"recipe": ["a"]}}, "recipe of [settings] must be a name"),
         (SMALL | {"protocol": 3}, "protocol must be a table"),
-        (SMALL | {"title": 3}, "title must be a text"),
+        (SMALL | {"title": 3}, "title must be a string"),
     ],
 )  # fmt: skip
 def test_what_has_no_meaning_is_refused(given: dict[str, Any], said: str) -> None:
@@ -136,10 +136,10 @@ def test_what_has_no_meaning_is_refused(given: dict[str, Any], said: str) -> Non
 def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
     path = tmp_path / "odd.toml"
     path.write_text("axes = [")
-    with pytest.raises(UserError, match=r"odd\.toml is no TOML"):
+    with pytest.raises(UserError, match=r"odd\.toml is not valid TOML"):
         read_study(path)
     path.write_bytes('title = "é"'.encode("latin-1"))
-    with pytest.raises(UserError, match=r"odd\.toml is no TOML: it is not UTF-8 text"):
+    with pytest.raises(UserError, match=r"odd\.toml is not valid TOML: it is not UTF-8 text"):
         read_study(path)
     with pytest.raises(UserError, match=r"cannot read .*none\.toml"):
         read_study(tmp_path / "none.toml")
@@ -205,7 +205,7 @@ def test_settings_on_the_command_line() -> None:
     assert parse_setting("dropout_epochs=none") == ("dropout_epochs", None)
     assert PAPER.but(**dict([parse_setting("shuffle=false")])).shuffle is False
     for text, said in (
-        ("lr", "not of the form"),
+        ("lr", "must have the form"),
         ("rl=1", "unknown setting 'rl'"),
         ("name=x", "unknown setting 'name'"),
     ):
@@ -219,7 +219,7 @@ def test_only() -> None:
     assert [c.name for c in study.only(parse_only(["ratio=0.5", "method=topk"]))] == [
         "method=topk,dataset=motifs,ratio=0.5"
     ]
-    for text, said in (("method", "not of the form"), ("metod=cgi", "unknown axis"), ("method=sag", "unknown method")):
+    for text, said in (("method", "have the form"), ("metod=cgi", "unknown axis"), ("method=sag", "unknown method")):
         with pytest.raises(UserError, match=said):
             study.only(parse_only([text]))
 

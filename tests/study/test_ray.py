@@ -333,9 +333,9 @@ def test_the_command_starts_ray_and_leaves_nothing_behind(tmp_path: Path) -> Non
     try:
         assert process.stderr is not None
         said = []
-        while not said or (said[-1] and "begins" not in said[-1]):
+        while not said or (said[-1] and ": starting (" not in said[-1]):
             said.append(process.stderr.readline())
-        assert said[-1].startswith("method=none,dataset=motifs: begins (1 of 2 cells done"), said
+        assert said[-1].startswith("method=none,dataset=motifs: starting (1 of 2 cells done"), said
         assert len(list(store.glob("claims/*"))) == 1
         started = children(process.pid)
         assert len(started) > 3
@@ -346,7 +346,7 @@ def test_the_command_starts_ray_and_leaves_nothing_behind(tmp_path: Path) -> Non
     finally:
         process.kill()
     assert process.returncode == 75, err
-    assert "1 left, stopped before the end; the same command goes on" in out
+    assert "1 left, stopped before the end; run the same command to continue" in out
     assert not list(store.glob("claims/*"))
     until = time.monotonic() + 10
     while left := [pid for pid in started if parent_of(Path(f"/proc/{pid}/stat")) is not None]:

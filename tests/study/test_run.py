@@ -151,7 +151,7 @@ def test_sigterm_saves_and_asks_to_be_requeued(tmp_path: Path) -> None:
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 75, err
-    assert "the same command goes on" in out
+    assert "run the same command to continue" in out
     assert not list(store.glob("claims/*.json"))
     log = next(store.glob("work/*/split-000/metrics.jsonl")).read_text().splitlines()
     again = Epochs()
@@ -211,7 +211,7 @@ def test_a_cell_that_fails_leaves_its_reason_and_the_rest_goes_on(
     assert "it broke in two lines" in capsys.readouterr().out
 
     assert main(words) == 1, "a failure is not tried again by itself"
-    assert "begins" not in capsys.readouterr().err
+    assert "starting" not in capsys.readouterr().err
     monkeypatch.delenv("BREAK")
     assert main([*words, "--retry-failed"]) == 0
     book = read_book(store)

@@ -102,7 +102,7 @@ def test_drawing() -> None:
     assert found == set(itertools.product(*choices.values())), "all, once each"
     assert space.drawn(5, seed=3) == trials[:5]
     assert space.drawn(12, seed=4) != trials
-    with pytest.raises(UserError, match="has 12 combinations, fewer than the 13"):
+    with pytest.raises(UserError, match="has 12 combinations, but the first rung needs 13"):
         space.drawn(13, seed=3)
 
 
@@ -332,30 +332,30 @@ def but(path: str, value: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        ("protocol.first", 19, "splits from 19 of seed 0 are among those that results are reported on (0 to 19)"),
-        ("protocol.splits", 3, "splits stand in the rungs"),
+        ("protocol.first", 19, "splits from 19 of seed 0 overlap with those of reported results (0 to 19)"),
+        ("protocol.splits", 3, "splits belong in the rungs"),
         ("protocol.firts", 3, "unknown key of [protocol] 'firts'"),
         ("protocol.overlap", 1, "overlap of [protocol] must be true or false"),
         ("space", ..., "a search needs [space]"),
         ("space", {}, "[space] has no settings"),
         ("space.lrr", [1, 2], "unknown setting in [space] 'lrr'; did you mean 'lr'"),
-        ("space.lr", [0.01, 0.1], "lr of [space] lacks the base's value, 0.001"),
-        ("space.lr", [0.001], "lr of [space] must be a list of two choices"),
-        ("space.lr", [0.001, 1, 1.0], "lr of [space] names a choice twice"),
+        ("space.lr", [0.01, 0.1], "lr of [space] must include the base's value, 0.001"),
+        ("space.lr", [0.001], "lr of [space] must be a list of at least two values"),
+        ("space.lr", [0.001, 1, 1.0], "lr of [space] lists a value twice"),
         ("space.width", [128, "wide"], "width must be a whole number, not 'wide'"),
         ("space.conv", ["gcn", "gnc"], "unknown convolution 'gnc'"),
         ("base.lrr", 1, "unknown key of [base] 'lrr'"),
         ("base.recipe", "papr", "unknown recipe 'papr'"),
         ("methods", ["topk", "tpok"], "unknown method 'tpok'"),
         ("methods", [], "methods of the file must be a list of names"),
-        ("datasets", ["motifs", "motifs"], "datasets of the file has a name twice"),
+        ("datasets", ["motifs", "motifs"], "datasets of the file lists a name twice"),
         ("datasets", ..., "a search needs datasets"),
         ("datasets", ["motif"], "unknown data set 'motif'"),
-        ("seed", -1, "the file needs seed, a whole number from 0"),
+        ("seed", -1, "the file needs seed, an integer of at least 0"),
         ("rungs", 1, "unknown key 'rungs'"),
         ("rung", [], "rungs must be tables"),
-        ("rung.0.settings", 9, "[space] has 8 combinations, fewer than the 9"),
-        ("rung.0.settings", 1, "rung 1 needs settings, a whole number from 2"),
+        ("rung.0.settings", 9, "[space] has 8 combinations, but the first rung needs 9"),
+        ("rung.0.settings", 1, "rung 1 needs settings, an integer of at least 2"),
         ("rung.0.keep", 3, "unknown key of rung 1 'keep'"),
         ("rung.1.keep", 6, "rung 2 must keep fewer than the 6 settings before it"),
         ("rung.1.splits", ..., "rung 2 needs splits"),
@@ -395,7 +395,7 @@ def test_a_family_alone_shares_its_cells() -> None:
 
 
 def test_a_recipe_by_family_is_no_base_for_several() -> None:
-    with pytest.raises(UserError, match="strong is not one recipe on molecules, synthetic: give --family"):
+    with pytest.raises(UserError, match="strong is a different recipe on each of molecules, synthetic: use --family"):
         search_of(PLAIN | {"base": {"recipe": "strong"}})
     base, space = {"recipe": "strong"}, {"lr": [0.001, 0.01]}
     given = {"methods": ["topk"], "base": base, "space": space, "rung": [{"settings": 2, "splits": 2}]}
@@ -406,7 +406,7 @@ def test_a_recipe_by_family_is_no_base_for_several() -> None:
 
 def test_a_budget_that_is_also_searched_for() -> None:
     given = but("space.epochs", [10, 1000])
-    with pytest.raises(UserError, match=r"epochs stands in \[space\] and in rung 1"):
+    with pytest.raises(UserError, match=r"epochs appears in both \[space\] and rung 1"):
         search_of(given)
 
 
@@ -459,7 +459,7 @@ def told(store: Path) -> dict[str, Any]:
 def test_from_a_file_to_a_recipe(whole: Path, file: Path, capsys: pytest.CaptureFixture) -> None:
     assert main(["study", "search", str(file), "--store", str(whole)]) == 0
     out, err = capsys.readouterr()
-    assert "begins" not in err, "nothing is trained twice"
+    assert "starting" not in err, "nothing is trained twice"
     search, found = read_search(file), told(whole)
     first, second, apart = found["rungs"]
     assert [len(rung["trials"]) for rung in (first, second)] == [4, 2]
@@ -563,14 +563,14 @@ def test_the_status_of_a_store_tells_of_its_searches(
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[2:] for line in lines[2:4]] == [["2", "4", "3", "0", "1", "0"], ["a", "time", *"––––––"]]
     out = " ".join(" ".join(lines[4:]).split())
-    assert f"search tiny: `cgipool study search FILE --store {half}`, with the options of before, goes on" in out
-    assert f"at work: setting={changed['rungs'][1]['trials'][1]['name']},method=topk,dataset=motifs" in out
+    assert f"search tiny: to continue, run `cgipool study search FILE --store {half}` with the same options" in out
+    assert f"running: setting={changed['rungs'][1]['trials'][1]['name']},method=topk,dataset=motifs" in out
     assert "odd.json is no search of this format" in out
 
 
 def test_stopped_by_the_clock(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert main(["study", "search", str(file), "--store", str(tmp_path), "--limit", "0"]) == 75
-    assert "rung 1: 8 cells left, stopped before the end; the same command goes on" in capsys.readouterr().out
+    assert "rung 1: 8 cells left, stopped before the end; run the same command to continue" in capsys.readouterr().out
     assert [trial["state"] for trial in told(tmp_path)["rungs"][0]["trials"]] == ["waiting"] * 4
 
 
@@ -606,9 +606,9 @@ def test_errors_are_one_line(file: Path, tmp_path: Path, capsys: pytest.CaptureF
     (store / "searches").mkdir()
     for words, said in (
         (["study", "search", str(tmp_path / "none.toml")], "none.toml: No such file"),
-        (["study", "search", str(file), "--device", "gpu", "--dry-run"], "names neither cpu nor cuda"),
-        (["study", "run", str(file)], "this is a search, which `cgipool study search` runs"),
-        (["study", "search", str(study)], "this is a study, which `cgipool study run` runs"),
+        (["study", "search", str(file), "--device", "gpu", "--dry-run"], "must be cpu, cuda or cuda:N, not 'gpu'"),
+        (["study", "run", str(file)], "this is a search file: run it with `cgipool study search`"),
+        (["study", "search", str(study)], "this is a study file: run it with `cgipool study run`"),
         (["report", str(store), "--out", str(tmp_path / "R")], "shown by `cgipool study search FILE --dry-run`"),
     ):
         assert main(words) == 2

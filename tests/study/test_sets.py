@@ -85,7 +85,7 @@ def test_a_set_that_has_changed_is_another(folder: Path) -> None:
 def test_a_study_is_run(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     assert main(["study", "plan", "studies/study.toml"]) == 0
-    assert "all data sets are at hand" in capsys.readouterr().out
+    assert "all data sets are available" in capsys.readouterr().out
     assert main(["study", "run", "studies/study.toml", "--only", "dataset=mine", "--store", "store"]) == 0
     records = read_book(Path("store")).records.values()
     assert sorted(record.cell["method"] for record in records) == ["majority", "topk"]
@@ -101,7 +101,7 @@ def test_a_search_is_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert main(["study", "search", file, "--store", store, "--family", "social", "--dry-run"]) == 0
     told = capsys.readouterr().out
     assert "topk on bare ·" in told, "the cells are those of the search before"
-    assert "all data sets are at hand" in told
+    assert "all data sets are available" in told
 
 
 @pytest.mark.parametrize("family", ["molecules", "social"])
@@ -111,7 +111,7 @@ def test_the_family_goes_by_the_labels_of_nodes(folder: Path, family: str) -> No
     search = read_search(file, family)
     assert search.datasets == [{"molecules": "mine", "social": "bare"}[family]]
     assert search.space.base == STRONG[family]
-    with pytest.raises(UserError, match="strong is not one recipe on molecules, social"):
+    with pytest.raises(UserError, match="strong is a different recipe on each of molecules, social"):
         read_search(file)
 
 

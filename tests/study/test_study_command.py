@@ -89,7 +89,7 @@ def test_shards_make_the_whole(file: Path, tmp_path: Path, capsys: pytest.Captur
     other = json.loads(path.read_text())
     other["splits"][0]["test"]["accuracy"] = 0.123
     path.write_text(json.dumps(sealed(other)))
-    assert f"conflict: two results of cell {key}" in ok(capsys, "study", "merge", whole, tmp_path / "1")
+    assert f"conflict: cell {key} has two results" in ok(capsys, "study", "merge", whole, tmp_path / "1")
     assert "problem" in ok(capsys, "study", "status", whole)
 
 
@@ -116,12 +116,12 @@ def test_who_is_gone_is_not_at_work(file: Path, tmp_path: Path, capsys: pytest.C
     with store.claims.take(study.cells[1].key):
         lines = ok(capsys, "study", "status", store.folder).splitlines()
         assert lines[1].split() == ["two", "2", "0", "0", "1", "1"]
-        assert re.fullmatch(r"left behind: method=topk,.*, which is gone; the next run takes it over", lines[2])
-        assert re.fullmatch(r"at work: method=none,.*, seen \d+ s ago", lines[3])
+        assert re.fullmatch(r"abandoned: method=topk,.*, which has ended; the next run takes it over", lines[2])
+        assert re.fullmatch(r"running: method=none,.*, seen \d+ s ago", lines[3])
         for path in (store.folder / "claims").iterdir():
             os.utime(path, (0, 0))
         assert re.search(
-            r"left behind: method=none,.*, not seen for \d+\.\d h; the", ok(capsys, "study", "status", store.folder)
+            r"abandoned: method=none,.*, not seen for \d+\.\d h; the", ok(capsys, "study", "status", store.folder)
         )
 
 
@@ -182,7 +182,7 @@ def test_compare_tells_what_it_replaces(
     assert "replaces" not in said("10/mine", "--methods", "majority") + said("10/mine", "--methods", "majority,none")
     other = said("5/mine", "--methods", "majority")
     assert other.startswith("runs/compare-motifs holds a comparison of other data, methods or settings (100 graphs, ")
-    assert "this one replaces it and its report, unless --store names another folder" in other
+    assert "this run replaces it and its report (to keep it, choose another folder with --store)" in other
     assert "(200 graphs" in said("5/mine", "--methods", "majority", "--seed", "1")
     assert "replaces" not in said("5/mine", "--methods", "majority", "--store", "runs/other")
 
@@ -276,9 +276,9 @@ def test_compare_on_scaffold_splits(
         (("compare", "motifs", "--split-kind", "scaffold"), "motifs has not the columns of a set of molecules"),
         (("study", "run", "none.toml"), "cannot read none.toml"),
         (("study", "status", "nowhere"), "nowhere is no store"),
-        (("compare", "motifs", "--methods", "cgi,cgi"), "names a method twice"),
+        (("compare", "motifs", "--methods", "cgi,cgi"), "lists a method twice"),
         (("compare", "motifs", "--methods", "cgy"), "unknown method 'cgy'"),
-        (("train", "motifs", "--set", "width"), "not of the form NAME=VALUE"),
+        (("train", "motifs", "--set", "width"), "--set must have the form NAME=VALUE, not 'width'"),
         (("train", "motifs", "--width", "8", "--set", "width=9"), "width is given twice"),
         (("train", "motifs", "--set", "width=8", "--set", "width=9"), "width is given twice"),
         (("fit", "motifs", "--set", "width=8", "--set", "width=9"), "width is given twice"),

@@ -259,7 +259,7 @@ def test_sigterm_leaves_a_run_that_any_number_of_processes_can_end(saved: str, p
             time.sleep(0.01)
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=60)
-    assert errors.count(f"cgipool: stopped; the same command with --resume goes on from {out}") == 1
+    assert errors.count(f"cgipool: stopped; run the same command with --resume to continue from {out}") == 1
     assert (out / "split-000" / "checkpoint.safetensors").exists()
     assert main([*command, "--resume"]) == 0
     row, wanted = outcome(out)[0], outcome(plain)[0]
@@ -281,8 +281,8 @@ def test_an_error_is_told_once(saved: str) -> None:
     ("options", "said"),
     [
         ([], "torchrun --nproc-per-node 2 -m cgipool train … --distributed"),
-        (["--jobs", "2"], "--distributed and --jobs exclude each other"),
-        (["--ensemble", "2"], "--distributed and --ensemble exclude each other"),
+        (["--jobs", "2"], "--distributed and --jobs cannot be used together"),
+        (["--ensemble", "2"], "--distributed and --ensemble cannot be used together"),
     ],
 )
 def test_refused(options: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -286,7 +286,7 @@ def test_another_number_of_members_is_another_run(graphs: GraphSet, tmp_path: Pa
         run.train(graphs, ensemble=count, out=tmp_path / str(count), **settings)
     run.train(graphs, ensemble=1, out=tmp_path / "1", resume=True, **settings)
     for then, now in ((1, 2), (2, 1), (2, 3)):
-        with pytest.raises(UserError, match=rf"another ensemble \({then} then, {now} now\); not resumed"):
+        with pytest.raises(UserError, match=rf"different ensemble \({then} then, {now} now\); cannot resume it"):
             run.train(graphs, ensemble=now, out=tmp_path / str(then), resume=True, **settings)
     run.train(graphs, out=tmp_path / "2", overwrite=True, **settings)
     assert not list((tmp_path / "2").rglob("member-*"))
@@ -447,7 +447,7 @@ def test_the_command(small: str, tmp_path: Path, capsys: pytest.CaptureFixture[s
     result = read(out / "result.json")
     assert "recipe paper · seed 0 · 2 splits · ensemble of 3" in said.out
     alone = 100 * np.mean(result["test_accuracy_members"])
-    assert f"a member alone: accuracy {alone:.2f} % on average" in said.out
+    assert f"a single member: accuracy {alone:.2f} % on average" in said.out
     names = [f"split {index}, member {member}" for index in range(2) for member in range(3)]
     assert [line.split(":")[0] for line in said.err.splitlines()] == names
     assert main(["train", small, "--splits", "2", *COMMAND, "--out", str(out), "--resume", "--json"]) == 0

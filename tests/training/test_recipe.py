@@ -54,7 +54,7 @@ def test_settings_are_plain_values() -> None:
         ({"levels": True}, "levels must be a whole number, not True"),
         ({"shuffle": 1}, "shuffle must be true or false, not 1"),
         ({"lr": "fast"}, "lr must be a number, not 'fast'"),
-        ({"conv": None}, "conv must be a text, not None"),
+        ({"conv": None}, "conv must be a string, not None"),
     ],
 )
 def test_settings_of_another_type(setting: dict[str, Any], said: str) -> None:

@@ -103,7 +103,7 @@ def test_a_restart_refuses_what_the_first_start_refused(
         capsys.readouterr()
         assert main([*command, "--distributed"]) == 2
         said.append(capsys.readouterr().err)
-    line = f"cgipool: {tmp_path / 'run'} holds a run already; resume it (--resume) or replace it (--overwrite)\n"
+    line = f"cgipool: {tmp_path / 'run'} already holds a run; resume it (--resume) or replace it (--overwrite)\n"
     assert said == [line, "", ""]
     assert (tmp_path / "run" / "result.json").read_bytes() == before
 

@@ -86,7 +86,7 @@ def test_the_name_of_a_digest_is_not_its_weak_spot(trained: Path) -> None:
         damaged = content.replace(b"sha256", b"sha257").replace(b"4", b"5", 1)
         (trained / name).write_bytes(damaged)
         try:
-            with pytest.raises(UserError, match=r"damaged|no safetensors"):
+            with pytest.raises(UserError, match=r"damaged|not a safetensors"):
                 read(trained / name)
         finally:
             (trained / name).write_bytes(content)
@@ -133,6 +133,6 @@ def test_test_answers_that_are_not_finite_are_an_error(
         return metrics, np.full_like(probabilities, np.nan)
 
     monkeypatch.setattr(split.Training, "test", wild)
-    with pytest.raises(UserError, match="split 0: the model's answers on the test graphs are not finite"):
+    with pytest.raises(UserError, match="split 0: the model's outputs on the test graphs are not finite"):
         run.train(graphs, out=tmp_path / "run", **TINY)
     assert not (tmp_path / "run" / "split-000" / "result.json").exists()

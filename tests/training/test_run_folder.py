@@ -243,16 +243,16 @@ def test_what_is_refused(graphs: GraphSet, tmp_path: Path) -> None:
     run.train(graphs, out=out, **TINY)
     before = content(out)
     for settings, message in (
-        ({}, "holds a run already; resume it (--resume) or replace it (--overwrite)"),
-        ({"resume": True, "ratio": 0.5}, "holds a run with another ratio (0.8 then, 0.5 now); not resumed"),
-        ({"resume": True, "seed": 3}, "holds a run with another seed (0 then, 3 now); not resumed"),
-        ({"resume": True, "method": "cgi-rs"}, "holds a run with another method (cgi then, cgi-rs now); not resumed"),
-        ({"resume": True, "split_kind": "stratified"}, "holds a run with another division into splits; not resumed"),
+        ({}, "already holds a run; resume it (--resume) or replace it (--overwrite)"),
+        ({"resume": True, "ratio": 0.5}, "holds a run with a different ratio (0.8 then, 0.5 now); cannot resume it"),
+        ({"resume": True, "seed": 3}, "holds a run with a different seed (0 then, 3 now); cannot resume it"),
+        ({"resume": True, "method": "cgi-rs"}, "with a different method (cgi then, cgi-rs now); cannot resume it"),
+        ({"resume": True, "split_kind": "stratified"}, "with a different division into splits; cannot resume it"),
     ):
         with pytest.raises(UserError) as caught:
             run.train(graphs, out=out, **TINY | settings)
         assert str(caught.value) == f"{out} {message}"
-    with pytest.raises(UserError, match="holds a run with another data set content"):
+    with pytest.raises(UserError, match="holds a run with a different data set content"):
         run.train(motifs(80, seed=1), out=out, resume=True, **TINY)
     assert content(out) == before
     run.train(graphs, out=out, overwrite=True, **TINY | {"epochs": 2})
@@ -266,7 +266,7 @@ def test_one_run_at_a_time_in_a_folder(graphs: GraphSet, tmp_path: Path) -> None
     def second(progress: Any) -> None:
         before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
         for flag in ("resume", "overwrite"):
-            with pytest.raises(UserError, match=r"another process is training in .*run; wait until it has ended"):
+            with pytest.raises(UserError, match=r"another process is training in .*run; wait until it ends"):
                 run.train(graphs, out=out, **{flag: True}, **TINY)
         held.append({path: path.stat().st_mtime_ns for path in out.rglob("*")} == before)
 
@@ -299,9 +299,9 @@ def test_the_lock_of_a_killed_run_is_free(graphs: GraphSet, tmp_path: Path) -> N
 def test_a_folder_of_other_things_is_left_alone(graphs: GraphSet, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("all my work")
     for flag in ("resume", "overwrite"):
-        with pytest.raises(UserError, match="is not empty and holds no run; choose another folder"):
+        with pytest.raises(UserError, match="is not empty and is not a run; choose another folder"):
             run.train(graphs, out=tmp_path, **{flag: True}, **TINY)
-    with pytest.raises(UserError, match=r"cannot make .*thesis\.tex/run: Not a directory"):
+    with pytest.raises(UserError, match=r"cannot create .*thesis\.tex/run: Not a directory"):
         run.train(graphs, out=tmp_path / "thesis.tex" / "run", **TINY)
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
 
@@ -402,7 +402,7 @@ def test_tensors_that_do_not_fit_leave_the_previous_ones(tmp_path: Path) -> None
     path = tmp_path / "weights.safetensors"
     done = subprocess.run([sys.executable, "-c", FULL, str(path)], capture_output=True, text=True, check=True)
     assert f"cannot write {path}" in done.stdout
-    assert "what was there before is intact" in done.stdout
+    assert "an existing file is unchanged" in done.stdout
     assert torch.equal(checkpoint.load_tensors(path)[0]["w"], torch.ones(10))
     assert [p.name for p in tmp_path.iterdir()] == ["weights.safetensors"]
 
@@ -544,7 +544,7 @@ def test_files_are_as_readable_as_the_user_wants(graphs: GraphSet, tmp_path: Pat
     [
         ("run.json", "[]", "run.json is damaged: it has no recipe"),
         ("run.json", "{}", "run.json is damaged: it has no recipe"),
-        ("run.json", '{"recipe": 3}', "run.json is damaged: its recipe is no table"),
+        ("run.json", '{"recipe": 3}', "run.json is damaged: its recipe is not a table"),
         ("split-000/result.json", "[]", "result.json is damaged: it has no epochs"),
         ("split-000/result.json", '{"epochs": 1}', "result.json is damaged: it has no val_loss"),
     ],
@@ -558,7 +558,7 @@ def test_a_damaged_note_is_named(graphs: GraphSet, tmp_path: Path, file: str, co
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [({"warp": 9}, r"another warp \(9 then, None now\)"), ({"dropout_epochs": ...}, "another recipe; not resumed")],
+    [({"warp": 9}, r"different warp \(9 then, None now\)"), ({"dropout_epochs": ...}, "different recipe; cannot")],
 )
 def test_a_run_of_a_version_with_other_settings(
     graphs: GraphSet, tmp_path: Path, change: dict[str, Any], said: str
@@ -581,7 +581,7 @@ def test_a_checkpoint_that_lacks_a_part_is_named(graphs: GraphSet, tmp_path: Pat
     tensors, header = checkpoint.load_tensors(path)
     del tensors["adam/exp_avg/head.0.weight"]
     checkpoint.save_tensors(path, tensors, header)
-    with pytest.raises(UserError, match=r"checkpoint\.safetensors does not fit this training: 'head\.0\.weight'"):
+    with pytest.raises(UserError, match=r"checkpoint\.safetensors does not match this training: 'head\.0\.weight'"):
         run.train(graphs, out=tmp_path, resume=True, **TINY)
 
 

@@ -118,17 +118,17 @@ def test_a_run_is_not_resumed_with_other_weights(graphs: GraphSet, weight: np.nd
     train(graphs, out=tmp_path / "run", sample_weight=weight, **TINY)
     train(graphs, out=tmp_path / "run", sample_weight=weight, resume=True, **TINY)
     for other in (None, weight[::-1]):
-        with pytest.raises(UserError, match="holds a run with another sample_weight; not resumed"):
+        with pytest.raises(UserError, match="holds a run with a different sample_weight; cannot resume it"):
             train(graphs, out=tmp_path / "run", sample_weight=other, resume=True, **TINY)
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda w: w[:-1], "must hold 60 numbers, one for each graph"),
-        (lambda w: w - 1.0, "must be finite numbers that are not negative"),
-        (lambda w: w * np.nan, "must be finite numbers that are not negative"),
-        (lambda w: ["a"] * len(w), "must be numbers, one for each graph"),
+        (lambda w: w[:-1], "must have 60 numbers, one for each graph"),
+        (lambda w: w - 1.0, "must be finite and non-negative"),
+        (lambda w: w * np.nan, "must be finite and non-negative"),
+        (lambda w: ["a"] * len(w), "must have one number for each graph"),
         (lambda w: w * 0.0, "is 0 for all training graphs of split 0"),
     ],
 )

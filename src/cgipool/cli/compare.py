@@ -16,34 +16,32 @@ def compare(
         str,
         typer.Option(
             metavar="NAME,…",
-            help="Pooling methods, or all; `cgipool methods` lists them. Default: the paper's eight and two controls.",
+            help="Pooling methods (see `cgipool methods`), or all. Default: the paper's eight and two controls.",
             show_default=False,
         ),
     ] = "set2set,dgcnn,diffpool,topk,sag,asap,vip,cgi,none,majority",
     recipe: RECIPE = "paper",
-    splits: Annotated[int, typer.Option(min=1, help="How many random splits.")] = 20,
+    splits: Annotated[int, typer.Option(min=1, help="Number of splits.")] = 20,
     split_kind: Annotated[
-        str, typer.Option(help="random, stratified, distinct, or scaffold for molecules.")
+        str, typer.Option(help="random, stratified, distinct, or scaffold (molecules only).")
     ] = "random",
-    seed: Annotated[int, typer.Option(min=0, help="Of splits, weights and all draws.")] = 0,
-    ensemble: Annotated[
-        int, typer.Option(min=1, help="Members of an ensemble per split; their probabilities are averaged.")
-    ] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the splits, the weights and all random draws.")] = 0,
+    ensemble: Annotated[int, typer.Option(min=1, help="Models per split whose probabilities are averaged.")] = 1,
     changes: CHANGES = None,
     positive: POSITIVE = None,
     store: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The folder that keeps results. Default: runs/compare-NAME.")
+        Path | None, typer.Option(metavar="DIR", help="Folder for the results. Default: runs/compare-NAME.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The folder of the report. Default: STORE/report.")] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or several: cuda:0,cuda:1.")] = "cpu",
+    out: Annotated[Path | None, typer.Option(help="Folder for the report. Default: STORE/report.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or a list such as cuda:0,cuda:1.")] = "cpu",
     jobs: JOBS = 1,
     limit: LIMIT = None,
     retry_failed: RETRY_FAILED = False,
 ) -> None:
-    """Compare pooling methods on your own data set: the paper's protocol, its statistics, and a page to look at.
+    """Compare pooling methods on your own data set by the paper's protocol and statistics, and write a report.
 
-    What is finished is kept; killed, the same command goes on. The page is index.html in the report's folder. On
-    molecules (an import of SMILES or SDF) a random forest on ECFP fingerprints is one more row.
+    Finished results are kept: after an interruption, the same command continues. The report opens with index.html. For
+    molecules (imported from SMILES or SDF), a random forest on ECFP fingerprints is added as a control.
     """
     from cgipool.cli.progress import downloading
     from cgipool.cli.study import conclude, run_cells
@@ -57,7 +55,7 @@ def compare(
 
     names = list(METHODS) if methods == "all" else [name.strip() for name in methods.split(",")]
     if len(set(names)) < len(names):
-        raise UserError("--methods names a method twice")
+        raise UserError("--methods lists a method twice")
     with downloading() as progress:
         graphs = load_dataset(data, progress=progress)
     if positive is not None:
@@ -71,8 +69,8 @@ def compare(
     before = replaced_by(study, folder)
     if before is not None:
         say(
-            f"{folder} holds a comparison of other data, methods or settings ({before}); this one replaces it"
-            f"{'' if out else ' and its report'}, unless --store names another folder",
+            f"{folder} holds a comparison of other data, methods or settings ({before}); this run replaces it"
+            f"{'' if out else ' and its report'} (to keep it, choose another folder with --store)",
             err=True,
         )
     outcome = run_cells(study, study.cells, folder, device, jobs, limit, retry_failed)

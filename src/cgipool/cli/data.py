@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="List, describe, download and import data sets.", add_completion=False)
 
-ELSEWHERE = {"motifs": "is built in", "solubility": "comes with the extra chem (pip install 'cgipool[chem]')"}
+ELSEWHERE = {"motifs": "is built in", "solubility": "comes with the chem extra (pip install 'cgipool[chem]')"}
 """Data sets of the catalogue that are not downloaded, and where they come from."""
 
 LISTED = 20
-"""Rows left out that are told one by one."""
+"""Number of skipped rows that are listed one by one."""
 
 
 @app.callback(invoke_without_command=True)
@@ -34,7 +34,7 @@ def _start(context: typer.Context) -> None:
 
 @app.command("list")
 def list_() -> None:
-    """List the data sets known by name, and which of them are at hand."""
+    """List the data sets known by name, and where each is on this machine."""
     from cgipool.cli.tables import catalogue_table, output
     from cgipool.data import CATALOGUE
 
@@ -44,11 +44,12 @@ def list_() -> None:
 @app.command()
 def info(
     data: Annotated[
-        str, typer.Argument(metavar="NAME|PATH", help="A name of `data list`, a TU archive or folder, a saved set.")
+        str,
+        typer.Argument(metavar="NAME|PATH", help="A name from `data list`, a TU archive or folder, or a saved set."),
     ],
     as_json: AS_JSON = False,
 ) -> None:
-    """Describe a data set: counts, classes, columns, what was dropped, duplicates."""
+    """Describe a data set: size, classes, columns, dropped parts and duplicates."""
     from cgipool.cli.progress import downloading
     from cgipool.cli.tables import info_table, output
     from cgipool.data import describe, load_dataset
@@ -63,9 +64,9 @@ def info(
 
 @app.command()
 def fetch(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of `cgipool data list`.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names from `cgipool data list`.")],
 ) -> None:
-    """Download data sets into the cache, anew if they are there."""
+    """Download data sets into the cache, replacing existing copies."""
     from cgipool.cli.progress import downloading
     from cgipool.data import CATALOGUE
     from cgipool.data import fetch as download
@@ -85,35 +86,35 @@ def fetch(
 
 @app.command("import")
 def import_(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="A file or a folder, or solubility.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the set is saved; an earlier one is replaced.")],
-    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column with the classes.")] = None,
-    smiles: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column with the molecules.")] = None,
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A file, a folder, or the name solubility.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the saved set; an existing one is replaced.")],
+    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column with the classes.")] = None,
+    smiles: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column with the SMILES.")] = None,
     id_: ID = None,
-    name: Annotated[str | None, typer.Option(help="What the set is called; by default as PATH.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the set. Default: from PATH.")] = None,
     form: Annotated[
-        str, typer.Option("--format", help="auto, tu, smiles, sdf, graphml, edges or pyg; auto tells by the path.")
+        str, typer.Option("--format", help="tu, smiles, sdf, graphml, edges or pyg; auto detects it from the path.")
     ] = "auto",
     threshold: Annotated[
-        float | None, typer.Option(metavar="T", help="Make two classes of a column of numbers: below T, and not.")
+        float | None, typer.Option(metavar="T", help="Make two classes of a numeric column: below T, and T or above.")
     ] = None,
-    skip_unlabelled: Annotated[bool, typer.Option("--skip-unlabelled", help="Leave out rows without a label.")] = False,
+    skip_unlabelled: Annotated[bool, typer.Option("--skip-unlabelled", help="Skip rows without a label.")] = False,
     unlabelled: Annotated[
-        bool, typer.Option("--unlabelled", help="Read no classes: the graphs are for `predict` and `explain` alone.")
+        bool, typer.Option("--unlabelled", help="Import graphs without classes, for `predict` and `explain`.")
     ] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="The first row that cannot be read is an error.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first row that cannot be read.")] = False,
     largest_fragment: Annotated[
-        bool, typer.Option("--largest-fragment", help="Of each molecule keep the largest fragment: no salts.")
+        bool, typer.Option("--largest-fragment", help="Keep only the largest fragment of each molecule (no salts).")
     ] = False,
     scaffold_splits: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Write N splits by scaffold to DIR/scaffold-splits.json.")
+        int | None, typer.Option(min=1, metavar="N", help="Write N scaffold splits to DIR/scaffold-splits.json.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the splits by scaffold.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the scaffold splits.")] = 0,
     max_atoms: MAX_ATOMS = 3000,
     max_size: MAX_SIZE = None,
     as_json: AS_JSON = False,
 ) -> None:
-    """Read data of your own (TU, SMILES, SDF, GraphML, edge lists, PyG) and save it for the other commands."""
+    """Import your own data (TU, SMILES, SDF, GraphML, edge lists, PyG) and save it for the other commands."""
     from cgipool.cli.tables import info_table, output
     from cgipool.data import describe
     from cgipool.data.importers import ImportOptions, import_to, read_skipped
@@ -176,7 +177,7 @@ def _closing(saved: "Saved", out: Path) -> Iterator[str]:
     if saved.skipped > LISTED:
         yield f"left out: {counted(saved.skipped - LISTED, 'more row')}, all listed in {out / 'skipped.csv'}"
     for file, count in saved.splits.items():
-        used = ", by the column 'split'; `train` uses it unless told otherwise" if file == GIVEN else ""
+        used = ", from the column 'split'; `train` uses it by default" if file == GIVEN else ""
         yield f"{counted(count, 'split')}: {out / file}{used}"
     yield f"saved in {out}"
 

@@ -9,11 +9,11 @@ from cgipool.errors import counted
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="The folder that the picture goes to.")] = Path("runs/demo"),
-    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of training. Default: 50.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the split, the weights and all draws.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the picture.")] = Path("runs/demo"),
+    epochs: Annotated[int | None, typer.Option(min=1, help="Number of training epochs. Default: 50.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the split, the weights and all random draws.")] = 0,
 ) -> None:
-    """Train CGIPool on generated graphs whose answer is known, and show how much of it the pooling keeps."""
+    """Train CGIPool on generated graphs with known motifs, and show how much of each motif the pooling keeps."""
     from cgipool.cli.progress import reporting
     from cgipool.cli.tables import demo_tables, output
     from cgipool.explain.demo import EPOCHS, run_demo

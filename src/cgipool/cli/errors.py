@@ -96,7 +96,7 @@ def warnings_as_lines() -> Iterator[None]:
 def exclude(one: str, first: object, other: str, second: object) -> None:
     """An error if both options have a value."""
     if first not in (None, False) and second not in (None, False):
-        raise UserError(f"{one} and {other} exclude each other")
+        raise UserError(f"{one} and {other} cannot be used together")
 
 
 def one_line(error: BaseException) -> tuple[str, int]:
@@ -109,12 +109,12 @@ def one_line(error: BaseException) -> tuple[str, int]:
     if isinstance(error, UsageError):
         return _usage(error), 2
     if text := _of_own_pool(error):
-        return f"an exception in the pool's own code:\n{text}", 1
+        return f"exception in the code of the pooling class:\n{text}", 1
     if isinstance(error, OSError):
         place = f"{excerpt(str(error.filename))}: " if error.filename else ""
         return f"{place}{error.strerror or _flat(error)}", 2
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(m in str(error) for m in MEMORY)):
-        return "not enough memory; a smaller --batch-size, --width or --jobs needs less", 2
+        return "not enough memory; use a smaller --batch-size, --width or --jobs", 2
     raise error
 
 
@@ -144,7 +144,11 @@ def _setting(error: BaseException) -> str | None:
     from cgipool.training.recipe import SETTINGS
 
     name = option.lstrip("-").replace("-", "_")
-    return f"No such option: {option}; it is a setting of the recipe: --set {name}=VALUE" if name in SETTINGS else None
+    return (
+        f"No such option: {option}; it is a setting of the recipe, so use --set {name}=VALUE"
+        if name in SETTINGS
+        else None
+    )
 
 
 def _flat(error: BaseException) -> str:

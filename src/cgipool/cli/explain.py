@@ -21,7 +21,7 @@ FORMS = (".svg", ".png", ".html")
 """What a graph can be drawn as."""
 
 TOP = 5
-"""So many of the nodes that a level keeps are shown."""
+"""Number of kept nodes shown for each level."""
 
 
 def explain(
@@ -29,31 +29,31 @@ def explain(
     data: Annotated[
         str,
         typer.Argument(
-            metavar="INPUT", help="A TU archive or folder, a saved set, a name; with --graph also a CSV of SMILES."
+            metavar="INPUT", help="A name, a TU archive or folder, or a saved set; with --graph also a CSV of SMILES."
         ),
     ],
     graph: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="Explain the graph with this id or, if none has it, at this position, from 0."),
+        typer.Option(metavar="ID", help="Explain one graph: its id, or its position counted from 0."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --graph: a picture (.svg, .png) or a page (.html).")
+        Path | None, typer.Option(metavar="FILE", help="With --graph: write a picture (.svg, .png) or a page (.html).")
     ] = None,
     against: Annotated[
-        Path | None, typer.Option(metavar="MODEL2", help="With --graph: another model beside it, in table and page.")
+        Path | None, typer.Option(metavar="MODEL2", help="With --graph: compare with another model.")
     ] = None,
     scores: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the scores of every node of all graphs as CSV.")
+        Path | None, typer.Option(metavar="FILE", help="Write the scores of all nodes of all graphs as CSV.")
     ] = None,
     faithful: Annotated[
-        bool, typer.Option("--faithfulness", help="Measure what the kept nodes are worth, on all graphs.")
+        bool, typer.Option("--faithfulness", help="Measure on all graphs how well the kept nodes predict.")
     ] = False,
-    member: Annotated[int, typer.Option(min=0, help="Which member, where MODEL is an ensemble.")] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="Of the random nodes of --faithfulness.")] = 0,
+    member: Annotated[int, typer.Option(min=0, help="Member to explain if MODEL is an ensemble.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random nodes of --faithfulness.")] = 0,
     device: DEVICE = "cpu",
     allow_code: ALLOW_CODE = False,
 ) -> None:
-    """Show which nodes a model keeps at each level, with what scores, and whether that means anything."""
+    """Show the nodes that a model keeps at each level and their scores, and measure how faithful this is."""
     from cgipool.data.importers.lines import is_table
     from cgipool.files import writable
     from cgipool.inference.fitted import FittedModel
@@ -61,11 +61,11 @@ def explain(
 
     _check_drawing(graph, out, against)
     if graph is None and scores is None and not faithful:
-        raise UserError("say what to explain: --graph ID, --scores FILE or --faithfulness")
+        raise UserError("nothing to explain: use --graph ID, --scores FILE or --faithfulness")
     if (scores is not None or faithful) and is_table(Path(data)):
         option = "--faithfulness" if scores is None else "--scores"
         raise UserError(
-            f"{data} is a table of SMILES, of which --graph ID explains single rows; for {option} import it first: "
+            f"{data} is a table of SMILES: --graph ID explains single rows; for {option}, import it first: "
             f"cgipool data import {shlex.quote(data)} --out DIR"
         )
     for path in (out, scores):
@@ -91,7 +91,7 @@ def _check_drawing(graph: str | None, out: Path | None, against: Path | None) ->
     if out is not None and out.suffix.lower() not in FORMS:
         raise UserError(f"cannot draw {out}: its name must end in {', '.join(FORMS)}")
     if out is not None and against is not None and out.suffix.lower() != ".html":
-        raise UserError("two models are drawn side by side in a page only: --out FILE.html")
+        raise UserError("two models can only be drawn on a page: use --out FILE.html")
 
 
 def _explain_graph(
@@ -114,7 +114,7 @@ def _explain_graph(
     content = page(found).encode() if form == ".html" else draw(found[0], form[1:])
     write_atomically(out, lambda temporary: temporary.write_bytes(content))
     if model.featurizer is not None and found[0].molecule is None:
-        typer.echo("\natoms are drawn as plain nodes; with RDKit as atoms: pip install 'cgipool[chem]'")
+        typer.echo("\natoms are drawn as plain nodes; to draw molecules, install RDKit: pip install 'cgipool[chem]'")
     typer.echo(f"\n{'page' if form == '.html' else 'picture'}: {out}")
 
 
@@ -157,7 +157,7 @@ def _measure(model: "FittedModel", graphs: "GraphSet", member: int, seed: int) -
     many = len(model.members)
     say(
         (f"member {member} of {many} on " if many > 1 else "") + f"{counted(found.graphs, 'graph')} of {graphs.name}; "
-        f"the last level leaves {100 * found.left:.1f} % of a graph's nodes"
+        f"the last level keeps {100 * found.left:.1f} % of a graph's nodes"
         + (f"; {counted(found.unread, 'graph')} could not be read" if found.unread else "")
     )
     output().print(*faithfulness_tables(found, graphs.name), sep="\n")
@@ -169,14 +169,14 @@ def faithfulness_tables(found: "Faithfulness", name: str) -> list["Table | str"]
 
     shown: list[Table | str] = [""]
     if found.motif is None or found.chance is None:
-        shown.append(f"{name} does not say which nodes decide the class, so no share of these is told")
+        shown.append(f"{name} does not say which nodes decide the class, so their share is not shown")
     else:
         shares = plain_table("share kept of the nodes that decide the class", "by the model, %", "at random, %")
         for level, (motif, chance) in enumerate(zip(found.motif, found.chance, strict=True), 1):
             shares.add_row(f"after level {level}", f"{100 * motif:.1f}", f"{100 * chance:.1f}")
         shown.append(shares)
     if found.accuracy is None:
-        return [*shown, "", f"no graph of {name} is of a class that the model knows, so no accuracy is told"]
+        return [*shown, "", f"no graph of {name} has a class that the model knows, so accuracy is not shown"]
     accuracy = plain_table("the same model on", "accuracy, %")
     for part, value in found.accuracy.items():
         accuracy.add_row(part, f"{100 * value:.1f}")

@@ -14,32 +14,30 @@ from cgipool.errors import counted
 
 def fit(
     data: DATA,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The model's file.")] = Path("model.safetensors"),
+    out: Annotated[Path, typer.Option(metavar="FILE", help="File for the model.")] = Path("model.safetensors"),
     method: Annotated[
         str,
         typer.Option(
             metavar="NAME|MODULE:CLASS",
-            help="The pooling method; `cgipool methods` lists them. Or a class of your own.",
+            help="Pooling method (see `cgipool methods`), or a class of your own.",
         ),
     ] = "cgi",
     recipe: RECIPE = "paper",
-    ensemble: Annotated[int, typer.Option(min=1, help="Members whose probabilities are averaged.")] = 1,
-    validation: Annotated[
-        float, typer.Option(help="Share of the graphs held back, which early stopping watches.")
-    ] = 0.1,
-    seed: Annotated[int, typer.Option(min=0, help="Of weights and all draws.")] = 0,
+    ensemble: Annotated[int, typer.Option(min=1, help="Number of models whose probabilities are averaged.")] = 1,
+    validation: Annotated[float, typer.Option(help="Share of the graphs held out for early stopping.")] = 0.1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the weights and all random draws.")] = 0,
     changes: CHANGES = None,
     device: DEVICE = "cpu",
-    jobs: Annotated[int, typer.Option(min=1, help="On a CPU, members trained at a time.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Models trained in parallel on a CPU.")] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted fit of the same --out.")] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an interrupted fit of the same --out.")
     ] = False,
 ) -> None:
-    """Train one model for use on new graphs, and write it to one file that `cgipool predict` reads.
+    """Train a model for new graphs, and write it to a file that `cgipool predict` reads.
 
-    All graphs train but the validation share. What to expect of it, `cgipool train` measures on splits. While it
-    trains, FILE.run holds its checkpoints; killed, the same command with --resume continues.
+    It trains on all graphs except the validation share; use `cgipool train` to measure accuracy on test splits.
+    Checkpoints are kept in FILE.run: after an interruption, the same command with --resume continues.
     """
     from cgipool.cli.progress import downloading, reporting
     from cgipool.data import load_dataset
@@ -50,7 +48,7 @@ def fit(
     from cgipool.training.recipe import parse_settings, recipe_named
 
     settings = parse_settings(changes or [])
-    recipe_named(recipe).but(**settings)  # what is wrong with them is told before the data is read
+    recipe_named(recipe).but(**settings)  # report wrong settings before reading the data
     exclude("--resume", resume, "--overwrite", overwrite)
     make_folder(out.parent)
     writable(out)
@@ -78,7 +76,7 @@ def fit(
                 tell=tell,
             )
     except KeyboardInterrupt:
-        how = "nothing is kept" if folder is None else "the same command with --resume continues"
+        how = "nothing was saved" if folder is None else "run the same command with --resume to continue"
         raise Interrupted(f"stopped; {how}") from None
     model.save(out)
     if folder is not None:
@@ -88,7 +86,7 @@ def fit(
     what = method if ensemble == 1 else f"an ensemble of {ensemble} {method}"
     say(
         f"{out}: {what} on {learnt} of {graphs.name}, {len(model.class_names)} classes; "
-        f"accuracy {100 * about['validation']['accuracy']:.1f} % on {seen}, which early stopping has seen"
+        f"accuracy {100 * about['validation']['accuracy']:.1f} % on {seen} (used for early stopping)"
     )
 
 

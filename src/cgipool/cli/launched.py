@@ -69,9 +69,7 @@ def check_launch(jobs: int, ensemble: int) -> None:
     from cgipool.training.distributed.process_group import launched
 
     if not launched():
-        raise UserError(
-            "--distributed is for processes of torchrun: torchrun --nproc-per-node 2 -m cgipool train … --distributed"
-        )
+        raise UserError("--distributed needs torchrun: torchrun --nproc-per-node 2 -m cgipool train … --distributed")
 
 
 TURNS = "1000"
@@ -98,7 +96,7 @@ def tell_of_jobs(trainings: int, seconds: float, device: str, jobs: int) -> None
     at_a_time = min(threads, trainings)
     if device == "cpu" and jobs == 1 and at_a_time > 1 and seconds > LONG:
         typer.echo(
-            f"one training after another, on {threads} cores each; --jobs {at_a_time} trains {at_a_time} at a time, "
-            "which takes less time and more memory",
+            f"the models train one after another, on {threads} cores each; --jobs {at_a_time} trains {at_a_time} in "
+            "parallel, which is faster but needs more memory",
             err=True,
         )

@@ -9,7 +9,7 @@ app = typer.Typer(help="List the pooling methods, or check one.", add_completion
 
 @app.callback(invoke_without_command=True)
 def list_(context: typer.Context) -> None:
-    """List the pooling methods that `train --method` knows, or check one against the contract."""
+    """List the pooling methods, or check one."""
     if context.invoked_subcommand is not None:
         return
     from cgipool.cli.tables import methods_table, output
@@ -22,10 +22,12 @@ def list_(context: typer.Context) -> None:
 def check(
     method: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="A name of `cgipool methods`, or package.module:Class of your own."),
+        typer.Argument(
+            metavar="NAME", help="A name from `cgipool methods`, or your own class as package.module:Class."
+        ),
     ],
 ) -> None:
-    """Run the contract tests on a method, and say what keeps it out of the fast engine.
+    """Check that a method satisfies the contract, and whether it runs on the fast engine.
 
     Exit code 0: the contract holds; 1: it does not.
     """

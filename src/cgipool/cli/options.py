@@ -10,22 +10,24 @@ from cgipool.errors import UNITS, UserError, excerpt
 
 DATA = Annotated[
     str,
-    typer.Argument(metavar="NAME|PATH", help="A name of `cgipool data list`, a TU archive or folder, a saved set."),
+    typer.Argument(
+        metavar="NAME|PATH", help="A name from `cgipool data list`, a TU archive or folder, or a saved set."
+    ),
 ]
-MODEL = Annotated[Path, typer.Argument(metavar="MODEL", help="A file that `cgipool fit` wrote.")]
+MODEL = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file written by `cgipool fit`.")]
 ALLOW_CODE = Annotated[
     bool,
     typer.Option(
-        "--allow-code", help="Import the class MODULE:CLASS that a model file names; this runs the code of that module."
+        "--allow-code", help="Import the pooling class that the model file names. This runs the code of its module."
     ),
 ]
-RECIPE = Annotated[str, typer.Option(help="All settings at once: paper, released or strong.")]
+RECIPE = Annotated[str, typer.Option(help="Preset for all settings: paper, released or strong.")]
 CHANGES = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="A setting of the recipe, such as epochs=100; a wrong name lists them. May be repeated.",
+        help="Change a setting of the recipe, such as epochs=100. An unknown name lists all settings. Can be repeated.",
     ),
 ]
 DEVICE = Annotated[str, typer.Option(help="cpu or cuda.")]
@@ -33,38 +35,42 @@ POSITIVE = Annotated[
     str | None,
     typer.Option(
         metavar="CLASS",
-        help="The class that ROC-AUC and PR-AUC are shown of. All are stored. Default: class 1 of a data set known by "
-        "name, the rarer class of your own, and the mean over more than two classes.",
+        help="Class whose ROC-AUC and PR-AUC are shown; all classes are stored. Default: class 1 of a data set known by "
+        "name, the rarer class of your own data, or the mean over more than two classes.",
     ),
 ]
-AS_JSON = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else, on stdout.")]
+AS_JSON = Annotated[bool, typer.Option("--json", help="Print only a JSON object on stdout.")]
 
 ID = Annotated[
     str | None,
-    typer.Option("--id", metavar="COLUMN", help="The column with the ids. Default: one called id, name or the like."),
+    typer.Option("--id", metavar="COLUMN", help="Column with the ids. Default: a column named id, name or similar."),
 ]
 MAX_ATOMS = Annotated[
-    int, typer.Option(min=1, metavar="N", help="Larger molecules are not read, nor those with more than N/10 rings.")
+    int, typer.Option(min=1, metavar="N", help="Reject molecules with more than N atoms or N/10 rings.")
 ]
 MAX_SIZE = Annotated[
     str | None,
     typer.Option(
         metavar="SIZE",
-        help="Read at most so much text, such as 50GB. Default: 16GB; of a compressed file, 100 times its size.",
+        help="Read at most this much text, such as 50GB. Default: 16GB; for a compressed file, 100 times its size.",
     ),
 ]
 
-STORE = Annotated[Path, typer.Option(metavar="DIR", help="The folder that keeps results.")]
-DEVICES = Annotated[str, typer.Option(help="cpu, cuda, or several: cuda:0,cuda:1 spreads the cells over them.")]
+STORE = Annotated[Path, typer.Option(metavar="DIR", help="Folder for the results.")]
+DEVICES = Annotated[str, typer.Option(help="cpu, cuda, or a list such as cuda:0,cuda:1, which share the cells.")]
 AT_ONCE = Annotated[
-    int, typer.Option(min=1, help="Cells in hand at a time on each device. On a GPU 4 or 5 pay, by NVIDIA's MPS.")
+    int,
+    typer.Option(
+        min=1, help="Cells trained in parallel on each device. On a GPU, 4 or 5 are faster than 1 (by NVIDIA MPS)."
+    ),
 ]
-JOBS = Annotated[int, typer.Option(min=1, help="On a CPU, splits trained at a time, one thread each.")]
+JOBS = Annotated[int, typer.Option(min=1, help="Splits trained in parallel on a CPU, one thread each.")]
 LIMIT = Annotated[
-    float | None, typer.Option(min=0, metavar="MINUTES", help="Stop after so long; the same command goes on.")
+    float | None,
+    typer.Option(min=0, metavar="MINUTES", help="Stop after this many minutes. The same command continues the work."),
 ]
 RETRY_FAILED = Annotated[
-    bool, typer.Option("--retry-failed", help="Try again what failed before; otherwise it is skipped.")
+    bool, typer.Option("--retry-failed", help="Retry cells that failed before. By default they are skipped.")
 ]
 
 

@@ -29,27 +29,29 @@ def predict(
         str,
         typer.Argument(
             metavar="INPUT",
-            help="A TU archive or folder, a saved set, a name; or molecules: a table of SMILES (CSV, TSV, .smi, "
+            help="A name, a TU archive or folder, or a saved set; or molecules: a table of SMILES (CSV, TSV, .smi, "
             "Parquet), an SDF, or - for standard input.",
         ),
     ],
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Where the rows go. Default: stdout.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Lines of JSON instead of CSV.")] = False,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="File for the rows. Default: stdout.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON lines instead of CSV.")] = False,
     smiles: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The column of SMILES. Default: the one called so.")
+        str | None, typer.Option(metavar="COLUMN", help="Column with the SMILES. Default: one named smiles or similar.")
     ] = None,
     id_: ID = None,
     keep: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN", help="Pass this column of INPUT through; all: every column. May be repeated."),
+        typer.Option(
+            metavar="COLUMN", help="Copy this column of INPUT to the output; all: every column. Can be repeated."
+        ),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first graph that cannot be read.")] = False,
     shard: Annotated[
         str | None,
         typer.Option(
             metavar="I/N|rank",
-            help="The I-th of N consecutive shares alone; put end to end, they are the whole. rank: the share of this "
-            "process of torchrun or srun, in a file of its own, rows.csv becoming rows-1-of-4.csv.",
+            help="Predict only part I of N. rank: the part of this torchrun or srun process, in a file of its own such "
+            "as rows-1-of-4.csv.",
         ),
     ] = None,
     device: DEVICE = "cpu",
@@ -57,29 +59,31 @@ def predict(
         str | None,
         typer.Option(
             metavar="RAY",
-            help="Predict by tasks of Ray, as for `study run`: ray, ray:auto, ray:HOST:PORT or ray://HOST:PORT. Every "
-            "node must see INPUT under the same path.",
+            help="Predict on Ray, as in `study run`: ray, ray:auto, ray:HOST:PORT or ray://HOST:PORT. Every node must "
+            "be able to read INPUT at the same path.",
         ),
     ] = None,
     max_atoms: MAX_ATOMS = 3000,
     max_size: MAX_SIZE = None,
     allow_code: ALLOW_CODE = False,
 ) -> None:
-    """Predict the class of every graph: id, prediction, a probability for each class.
+    """Predict the class of every graph: id, prediction, and a probability for each class.
 
-    The graphs need no class of their own: a TU set may lack its graph labels, and `data import --unlabelled` makes a
-    saved set of other formats. A graph that cannot be read has a row without probabilities and with the reason; so has
-    one for which the model's answer is not finite, and then the exit code is 1. Memory does not grow with the number of
-    graphs; a saved set stays on disk. Of the shares of a CSV the first alone has the header. Graphs without an id are
-    known by their position, counted from 0.
+    The graphs do not need classes: a TU set may lack its graph labels, and `data import --unlabelled` saves a set
+    without classes. Graphs without an id are identified by their position, counted from 0.
 
-    FILE appears when all rows are written: if the command fails, what was there before is intact. On stdout rows appear
+    A graph that cannot be read gets a row with the reason instead of probabilities. So does a graph whose output is not
+    finite; the exit code is then 1.
+
+    Memory use does not grow with the number of graphs. With --shard, only the first part of a CSV has a header.
+
+    FILE is written when all rows are ready: if the command fails, an existing FILE is unchanged. On stdout, rows appear
     as they are computed, so check the exit code before you use them.
     """
     from cgipool.data.importers.lines import STDIN, Asked, from_stdin
 
     if data == STDIN and (shard is not None or on is not None):
-        raise UserError("standard input is read by one process: no --shard and no --on")
+        raise UserError("standard input cannot be used with --shard or --on")
     asked = Asked(smiles, id_, tuple(keep or ()), max_atoms, parse_size(max_size))
     with from_stdin(data, asked) as path:
         _predict(model, path, asked, out, as_json, strict, shard, device, on, allow_code)
@@ -165,9 +169,9 @@ def _write(parts: "Iterator[Rows]", stream: TextIO, began: float) -> int:
         f"; {bad:,} could not be read" if bad else ""
     )
     if unsure:
-        told += f"; for {unsure:,} the model's answer is not finite"
+        told += f"; for {unsure:,} the model's output is not finite"
     if hollow:
-        told += f"; {hollow:,} without nodes, of which a prediction says nothing"
+        told += f"; {hollow:,} without nodes, whose predictions mean nothing"
     if unseen:
         told += f"; {100 * unseen / nodes:.2g} % of the nodes have a label or degree that the model was not trained on"
     print(f"{OVER}{told}" if sys.stderr.isatty() else told, file=sys.stderr)

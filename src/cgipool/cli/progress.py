@@ -188,7 +188,7 @@ class StudyLines(Watcher):
     def begins(self, cell: "Cell") -> None:
         """A cell is taken in hand."""
         self.began[cell.key] = time.monotonic()
-        self.print(f"{cell.name}: begins ({len(self.done)} of {counted(len(self.cost), 'cell')} done{self.left()})")
+        self.print(f"{cell.name}: starting ({len(self.done)} of {counted(len(self.cost), 'cell')} done{self.left()})")
 
     def epoch(self, cell: "Cell", progress: "Told") -> None:
         """A split has trained one epoch more, or is done."""
@@ -221,7 +221,7 @@ class StudyLines(Watcher):
 
     def _told(self, cell: "Cell", how: str, seconds: float) -> str:
         if how == "elsewhere":
-            return "in the hands of another run"
+            return "in progress in another run"
         if how != "done":
             return f"failed: {how}"
         try:

@@ -11,17 +11,17 @@ from cgipool.errors import are, counted
 
 
 def report(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="The folder that holds studies and their cells.")],
-    out: Annotated[Path, typer.Option(help="The folder that the report goes to.")] = Path("runs/report"),
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder with the results of studies.")],
+    out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("runs/report"),
     study: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Only this study; may be repeated. Default: all, by when they were begun."),
+        typer.Option(metavar="NAME", help="Report only this study. Can be repeated. Default: all, in order of start."),
     ] = None,
     positive: POSITIVE = None,
 ) -> None:
-    """Report the studies of a store: tables (Markdown, LaTeX, CSV), figures (SVG), and a page, index.html.
+    """Write a report on the studies of a store: tables (Markdown, LaTeX, CSV), figures (SVG) and a page, index.html.
 
-    The store is only read. What is missing, failed or damaged in it is listed, and the rest is reported.
+    The store is not changed. Missing, failed and damaged cells are listed; the others are reported.
     """
     from cgipool.report import write_report
     from cgipool.report.tables import counts

@@ -22,28 +22,31 @@ if TYPE_CHECKING:
 def search(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A search file, such as studies/search.toml.")],
     family: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only the data sets of a family: molecules, proteins or social.")
+        str | None,
+        typer.Option(metavar="NAME", help="Use only one family of data sets: molecules, proteins or social."),
     ] = None,
     store: STORE = Path("runs/store"),
     device: DEVICES = "cpu",
     limit: LIMIT = None,
     at_once: AT_ONCE = 1,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Try again what failed before; otherwise its setting is out.")
+        bool,
+        typer.Option("--retry-failed", help="Retry cells that failed before. By default their setting is dropped."),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Train nothing: show the work that is left, and the scores so far.")
+        bool, typer.Option("--dry-run", help="Show the remaining work and the scores so far; train nothing.")
     ] = False,
 ) -> None:
-    """Search for settings that are good for all methods and data sets of a file, by validation results alone.
+    """Search for settings that work well for all methods and data sets of a file, by validation accuracy only.
 
-    Settings are drawn at random and judged on few splits; the best go on to the next rung, the base recipe always with
-    them. A trial is cells of the store, so that a killed search goes on and no cell is trained twice. Scores are
-    printed at the end, and kept in STORE/searches/NAME.json. With --family it is another search, NAME-FAMILY, which
-    draws the same settings and shares what is trained.
+    Settings are drawn at random and evaluated on a few splits. The best advance to the next rung, always together with
+    the base recipe. Scores are printed at the end and saved in STORE/searches/NAME.json. After an interruption, the
+    same command continues; no cell is trained twice.
 
-    Exit codes: 0 there is a winner; 2 a wrong file or option, or the base itself fails; 75 work is left, by
-    --limit, SIGTERM or in the hands of other runs (run again); 130 Ctrl-C.
+    With --family, this is a separate search, NAME-FAMILY. It draws the same settings and shares trained cells.
+
+    Exit codes: 0 there is a winner; 2 invalid file or option, or the base itself fails; 75 work is left because of
+    --limit, SIGTERM or other runs (run again); 130 Ctrl-C.
     """
     from cgipool.cli.study_tables import result_lines, search_plan_lines
     from cgipool.cli.tables import output
@@ -104,4 +107,4 @@ def _train(
             watcher.print(f"{rung}: {counted(len(cells), 'cell')}")
             return run_on(cells, store, devices, minutes, watcher, retry_before=retry_before)
     except KeyboardInterrupt:
-        raise Interrupted(f"stopped; the same command goes on from {store.folder}") from None
+        raise Interrupted(f"stopped; run the same command to continue from {store.folder}") from None

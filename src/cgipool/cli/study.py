@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cgipool.study.plan import Study
     from cgipool.study.run import Outcome
 
-app = typer.Typer(help="Run whole evaluations from a file, and keep their results in a store.", add_completion=False)
+app = typer.Typer(help="Run studies from a file, and keep their results in a store.", add_completion=False)
 
 STUDY = Annotated[Path, typer.Argument(metavar="FILE", help="A study file, such as studies/table1.toml.")]
 ONLY = Annotated[
@@ -25,7 +25,7 @@ ONLY = Annotated[
     ),
 ]
 AGAIN = 75
-"""Exit code: stopped with work left; the same command goes on. (EX_TEMPFAIL, on which job schedulers requeue.)"""
+"""Exit code: stopped with work left; the same command continues. (EX_TEMPFAIL, on which job schedulers requeue.)"""
 
 
 @app.callback(invoke_without_command=True)
@@ -45,7 +45,7 @@ def run(
     shard: Annotated[
         str | None,
         typer.Option(
-            metavar="I/N", help="The I-th of N shares of the cells. Default: what SLURM's array says, else all."
+            metavar="I/N", help="Run only part I of N. Default: the part of this SLURM array task, else all cells."
         ),
     ] = None,
     at_once: AT_ONCE = 1,
@@ -54,16 +54,18 @@ def run(
         str | None,
         typer.Option(
             metavar="ray[:ADDRESS]",
-            help="Train the cells as tasks of Ray. ray: the runtime that RAY_ADDRESS names, else one that is up here, "
-            "else one started for this run; ray:auto or ray:HOST:PORT: join a cluster that this machine is part of; "
-            "ray://HOST:PORT: a cluster from outside, by Ray Client. Default: without Ray.",
+            help="Train the cells on Ray. ray: the runtime at RAY_ADDRESS, else a running local one, else a new one; "
+            "ray:auto or ray:HOST:PORT: a cluster that includes this machine; ray://HOST:PORT: a remote cluster, by "
+            "Ray Client. Default: no Ray.",
         ),
     ] = None,
 ) -> None:
-    """Train all cells of a study that its store does not hold yet; killed, the same command goes on.
+    """Train all cells of a study that are not in its store yet.
 
-    Several runs may share a store: a cell is never trained twice. Exit codes: 0 all cells are there; 1 some failed; 2 a
-    wrong file or option; 75 work is left, by --limit, SIGTERM or in the hands of other runs (run again); 130 Ctrl-C.
+    After an interruption, the same command continues. Several runs may share a store: no cell is trained twice.
+
+    Exit codes: 0 all cells are done; 1 some failed; 2 invalid file or option; 75 work is left because of --limit,
+    SIGTERM or other runs (run again); 130 Ctrl-C.
     """
     from cgipool.study.plan import read_study
 
@@ -96,9 +98,9 @@ def run_cells(
     for name in devices if on is None else []:  # on Ray, it is the workers' device
         check_device(name)
     if jobs > 1 and any(name != "cpu" for name in devices):
-        raise UserError("--jobs is for a CPU; on a GPU all splits train at once")
+        raise UserError("--jobs works on a CPU only; on a GPU all splits train at once")
     if at_once > 1 and on is not None:
-        raise UserError("--at-once is for this machine; on Ray the resources of the nodes decide")
+        raise UserError("--at-once cannot be used with --on: on Ray, the resources of the nodes decide")
     store = Store(folder)
     store.remember(study.to_json(), study.skipped)
     estimate = Estimate(store, study.cells, devices[0], jobs)
@@ -117,7 +119,7 @@ def run_cells(
         with watching(cells, store, estimate, len(devices)) as watcher:
             return run_on(cells, store, devices, limit, watcher, **options)
     except KeyboardInterrupt:
-        raise Interrupted(f"stopped; the same command goes on from {folder}") from None
+        raise Interrupted(f"stopped; run the same command to continue from {folder}") from None
 
 
 def devices_of(text: str) -> list[str]:
@@ -129,7 +131,7 @@ def kinds_checked(text: str) -> list[str]:
     """The devices, of which a plan must know whether they are CPUs or GPUs; they need not be there."""
     devices = devices_of(text)
     if any(name.split(":")[0] not in ("cpu", "cuda") for name in devices):
-        raise UserError(f"--device {text!r} names neither cpu nor cuda")
+        raise UserError(f"--device must be cpu, cuda or cuda:N, not {text!r}")
     return devices
 
 
@@ -140,10 +142,12 @@ def _chosen(study: "Study", only: list[str] | None, shard: str | None, device: s
     number, count = parse_shard(shard)
     cells = study.only(parse_only(only))
     if not cells:
-        raise UserError("no cell is left by --only")
+        raise UserError("--only matches no cell")
     mine = share_of(cells, lambda cell: predicted(cell, device), number, count)
     if not mine:
-        raise UserError(f"{counted(len(cells), 'cell')} in all: nothing is left for share {number} of {count}")
+        raise UserError(
+            f"part {number} of {count} is empty: there {are(len(cells))} only {counted(len(cells), 'cell')}"
+        )
     return mine
 
 
@@ -153,7 +157,7 @@ def parse_only(texts: list[str] | None) -> dict[str, list[str]]:
     for part in ",".join(texts or ()).split(",") if texts else ():
         axis, equals, value = part.partition("=")
         if not equals:
-            raise UserError(f"--only {part!r} is not of the form AXIS=VALUE")
+            raise UserError(f"--only must have the form AXIS=VALUE, not {part!r}")
         wanted.setdefault(axis.strip(), []).append(value.strip())
     return wanted
 
@@ -169,10 +173,10 @@ def conclude(outcome: "Outcome", cells: list["Cell"], folder: Path) -> None:
     found = f"{len(there)} of {counted(len(cells), 'cell')} {are(len(there))} in {folder}"
     words = [f"{found}, {len(outcome.done)} of them new"]
     if failed:
-        words.append(f"{len(failed)} failed (`cgipool study status {folder}` says why)")
+        words.append(f"{len(failed)} failed (`cgipool study status {folder}` shows why)")
     if left:
-        why = "stopped before the end" if outcome.stopped else "in the hands of other runs"
-        words.append(f"{left} left, {why}; the same command goes on")
+        why = "stopped before the end" if outcome.stopped else "in progress in other runs"
+        words.append(f"{left} left, {why}; run the same command to continue")
     say("; ".join(words))
     if left or failed:
         raise typer.Exit(AGAIN if left else 1)
@@ -184,9 +188,9 @@ def plan(
     store: STORE = Path("runs/store"),
     device: DEVICES = "cpu",
     only: ONLY = None,
-    shard: Annotated[str | None, typer.Option(metavar="I/N", help="The I-th of N shares.")] = None,
+    shard: Annotated[str | None, typer.Option(metavar="I/N", help="Show only part I of N.")] = None,
 ) -> None:
-    """Show the cells of a study, how long they will take, and which data sets must be fetched beforehand."""
+    """Show the cells of a study, the estimated time, and the data sets to download first."""
     from cgipool.cli.study_tables import plan_lines
     from cgipool.cli.tables import output
     from cgipool.study.estimate import Estimate
@@ -203,10 +207,9 @@ def plan(
 
 @app.command()
 def status(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="The folder that keeps results.")] = Path("runs/store"),
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder with the results.")] = Path("runs/store"),
 ) -> None:
-    """Show what a store holds: finished, failed (with the reason) and missing cells of its studies and searches, and
-    who is at work."""
+    """Show the finished, running, failed and missing cells of a store, with the reasons of failures."""
     from cgipool.cli.study_tables import status_lines
     from cgipool.cli.tables import output
     from cgipool.study.claims import Claims
@@ -219,29 +222,27 @@ def status(
 
 @app.command()
 def merge(
-    into: Annotated[
-        Path, typer.Argument(metavar="STORE", help="The store that takes all in; made if it is not there.")
-    ],
-    others: Annotated[list[Path], typer.Argument(metavar="OTHER...", help="The stores to take from.")],
+    into: Annotated[Path, typer.Argument(metavar="STORE", help="Store to merge into; created if it does not exist.")],
+    others: Annotated[list[Path], typer.Argument(metavar="OTHER...", help="Stores to merge.")],
 ) -> None:
-    """Take the cells of other stores into one. No result is lost: two of one cell are both kept, and told."""
+    """Merge stores into one. If a cell has two different results, both are kept and the conflict is reported."""
     from cgipool.study.exchange import merge as merge_stores
 
     merged = merge_stores(into, others)
-    say(f"{counted(merged.cells, 'cell')} taken into {into}, {merged.same} there already")
+    say(f"{counted(merged.cells, 'cell')} copied to {into}, {merged.same} already there")
     for key in merged.conflicts:
-        say(f"conflict: two results of cell {key}; the one that was there is shown")
+        say(f"conflict: cell {key} has two results; the one that was there before is shown")
     for problem in merged.problems:
         say(f"problem: {problem}")
 
 
 @app.command()
 def export(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="The folder that keeps results.")],
-    out: Annotated[Path, typer.Option(help="The archive, NAME.zip; a table goes beside it, NAME.csv.")],
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder with the results.")],
+    out: Annotated[Path, typer.Option(help="Archive, NAME.zip. The table is written to NAME.csv.")],
     positive: POSITIVE = None,
 ) -> None:
-    """Write a store as one archive, and as one table with a row for every split of every cell."""
+    """Export a store as an archive, and as a table with one row for each split of each cell."""
     from cgipool.study.exchange import export as export_store
     from cgipool.study.exchange import write_csv
 

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from cgipool.study.search_file import Rung, Search, Trial
     from cgipool.study.store import Store
 
-STATES = ("cells", "done", "failed", "at work", "missing")
+STATES = ("cells", "done", "failed", "running", "missing")
 """How many cells there are, and what they may be."""
 
 
 def plan_lines(
     study: "Study", cells: Sequence["Cell"], store: "Store | None", estimate: Estimate, devices: Sequence[str]
 ) -> Iterator[Table | str]:
-    """The cells with their estimates, the sum, and the data sets that are not at hand."""
+    """The cells with their estimates, the sum, and the data sets to download."""
     yield f"{study.title} · {counted(len(cells), 'cell')}"
     table = plain_table(*study.axes, "splits", "estimate", "", left=len(study.axes))
     left = 0.0
@@ -50,7 +50,7 @@ def plan_lines(
 def left_line(seconds: float, estimate: Estimate, devices: Sequence[str]) -> str:
     """How long the rest will take on all devices together, and what that estimate rests on."""
     known = estimate.measured
-    basis = f"by {counted(known, 'finished cell')}" if known else "to a factor of two; no cell is finished"
+    basis = f"by {counted(known, 'finished cell')}" if known else "to a factor of two, as no cell is finished"
     return f"left: about {in_words(seconds / len(devices))} on {', '.join(devices)} (estimated {basis})"
 
 
@@ -59,7 +59,7 @@ def fetch_line(datasets: Iterable[str]) -> str:
     from cgipool.data.sources import find
 
     missing = [name for name in dict.fromkeys(datasets) if name not in ELSEWHERE and find(name) is None]
-    return f"fetch beforehand: cgipool data fetch {' '.join(missing)}" if missing else "all data sets are at hand"
+    return f"download first: cgipool data fetch {' '.join(missing)}" if missing else "all data sets are available"
 
 
 def status_lines(
@@ -86,7 +86,7 @@ def status_lines(
     for key, reason in book.failed.items():
         if key not in book.records:
             name = wanted[key].name if key in wanted else key
-            yield f"failed: {name}: {reason} (--retry-failed tries again; the log is in failed/{key}.json)"
+            yield f"failed: {name}: {reason} (use --retry-failed to try again; the log is in failed/{key}.json)"
     for problem in book.problems:
         yield f"problem: {problem}"
 
@@ -95,9 +95,9 @@ def _holder_line(name: str, holder: "Holder", expiry: float) -> str:
     """Who has a cell in hand, or had it."""
     who = f"{holder.host}, process {holder.pid}"
     if not holder.expired:
-        return f"at work: {name}: {who}, seen {holder.age:.0f} s ago"
-    why = "which is gone" if holder.age <= expiry else f"not seen for {in_words(holder.age)}"
-    return f"left behind: {name}: by {who}, {why}; the next run takes it over"
+        return f"running: {name}: {who}, seen {holder.age:.0f} s ago"
+    why = "which has ended" if holder.age <= expiry else f"not seen for {in_words(holder.age)}"
+    return f"abandoned: {name}: by {who}, {why}; the next run takes it over"
 
 
 def _counts(cells: Sequence["Wanted"], book: "Book", holders: Mapping[str, "Holder | None"]) -> Iterator[str]:
@@ -122,7 +122,7 @@ def _search_line(search: "SearchRecord", store: Path) -> str:
     """Who has won, or how to go on."""
     command = f"cgipool study search FILE --store {shlex.quote(str(store))}"
     if search.winner is None:
-        return f"search {search.name}: `{command}`, with the options of before, goes on"
+        return f"search {search.name}: to continue, run `{command}` with the same options"
     return f"search {search.name}: the best setting is {search.winner} (`{command} --dry-run` shows the scores)"
 
 
@@ -168,9 +168,9 @@ def result_lines(search: "Search", found: Sequence["Round"], folder: Path, stopp
     yield from _score_lines(search, found)
     last = found[-1]
     if last.waiting:
-        why = "stopped before the end" if stopped else "in the hands of other runs"
-        yield f"{last.rung.name}: {counted(len(last.waiting), 'cell')} left, {why}; the same command goes on"
-    yield f"kept in {folder / 'searches' / f'{search.name}.json'}"
+        why = "stopped before the end" if stopped else "in progress in other runs"
+        yield f"{last.rung.name}: {counted(len(last.waiting), 'cell')} left, {why}; run the same command to continue"
+    yield f"saved in {folder / 'searches' / f'{search.name}.json'}"
 
 
 def _score_lines(search: "Search", found: Sequence["Round"]) -> Iterator[Table | str]:
@@ -198,7 +198,7 @@ def _numbers(rung: "Rung") -> str:
 
 def _scores(one: "Round") -> Table:
     """The trials of a round, best first, those that failed last."""
-    table = plain_table("setting", "accuracy", "difference to base")
+    table = plain_table("setting", "accuracy", "difference from base")
     table.add_column("changes")
     names = ranked(one.scores)
     for name in [*names, *(name for name in one.scores if name not in names)]:
@@ -214,10 +214,10 @@ def _scores(one: "Round") -> Table:
 def _winner_lines(search: "Search", one: "Round", winner: "Trial") -> Iterator[Table | str]:
     score = one.scores[winner.name]
     if not winner.changes or score is None:
-        yield "no setting is better than the base, which wins"
+        yield "no setting is better than the base"
         return
-    yield f"the winner is setting {winner.name}: {_percent(score.difference, sign=True)} beside the base"
-    table = plain_table("judged by", "difference to base")
+    yield f"the winner is setting {winner.name}: {_percent(score.difference, sign=True)} compared with the base"
+    table = plain_table("judged by", "difference from base")
     for name, difference in (score.datasets | score.methods).items():
         table.add_row(name, _percent(difference, sign=True))
     yield table

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cgipool.training.result import Result
 
 FEW = 20
-"""Up to so many splits have a row each."""
+"""Up to this number of splits, each has a row."""
 
 
 def output() -> Console:
@@ -66,8 +66,8 @@ def result_tables(result: "Result", title: str, out: Path | None) -> list[Table 
     )
     if many:
         alone = written("accuracy", float(np.mean(result.member_accuracy)))
-        shown.append(f"a member alone: accuracy {alone} % on average; epochs are those of the longest")
-    return [*shown, f"kept in {out}"] if out else shown
+        shown.append(f"a single member: accuracy {alone} % on average; epochs are those of the longest")
+    return [*shown, f"saved in {out}"] if out else shown
 
 
 def methods_table(methods: Mapping[str, "Method"]) -> Table:
@@ -88,9 +88,9 @@ def findings_table(findings: Iterable["Finding"]) -> Table:
 
 
 def catalogue_table(catalogue: Mapping[str, "Entry"], places: Mapping[str, str]) -> Table:
-    """The data sets known by name; `places` says where each is at hand."""
+    """The data sets known by name; `places` says where each is on this machine."""
     table = plain_table("name", "family", "graphs", "classes", left=2)
-    table.add_column("at hand")
+    table.add_column("location")
     table.add_column("what it is")
     for name, entry in catalogue.items():
         about = entry.description + (" (in the paper)" if entry.in_paper else "")
@@ -135,7 +135,7 @@ def _facts(d: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("", f"{twins['with_twin']:,} graphs have a twin{_conflicts(twins['conflicting'])}"),
     ]
     if twins["conflicting"]:
-        facts.append(("", f"so that at best {100 * twins['ceiling']:.1f} % of the graphs can be classified rightly"))
+        facts.append(("", f"so at most {100 * twins['ceiling']:.1f} % of the graphs can be classified correctly"))
     return facts
 
 
@@ -173,5 +173,5 @@ def demo_tables(shown: "Shown") -> list[Table | str]:
     for level, (motif, chance) in enumerate(zip(shown.motif, shown.chance, strict=True), 1):
         table.add_row(f"after level {level}", f"{100 * motif:.1f}", f"{100 * chance:.1f}")
     accuracy = f"test accuracy {100 * shown.accuracy:.1f} % on {shown.graphs} graphs; chance is "
-    accuracy += f"{100 / shown.classes:.0f} %, as there are {shown.classes} classes"
+    accuracy += f"{100 / shown.classes:.0f} % with {shown.classes} classes"
     return ["", accuracy, "", table, "", f"picture: {shown.picture}"]

@@ -16,7 +16,7 @@ from cgipool.errors import UserError
 if TYPE_CHECKING:
     from cgipool.training.recipe import Recipe
 
-SPLITS, MODEL, INPUT, OUTPUT = "Splits", "Model and training", "Input features", "Where and how"
+SPLITS, MODEL, INPUT, OUTPUT = "Splits", "Model and training", "Input features", "Execution and output"
 
 
 def parse_ratio(text: str) -> float | int:
@@ -28,9 +28,7 @@ def parse_ratio(text: str) -> float | int:
     try:
         return float(text)
     except ValueError:
-        raise UserError(
-            f"--ratio {text!r} is neither a share in (0, 1] such as 0.8 nor a whole number of nodes from 1"
-        ) from None
+        raise UserError(f"--ratio must be a share in (0, 1], such as 0.8, or a number of nodes, not {text!r}") from None
 
 
 @spoken_once
@@ -40,28 +38,28 @@ def train(
         str,
         typer.Option(
             metavar="NAME|MODULE:CLASS",
-            help="The pooling method; `cgipool methods` lists them. Or a class of your own.",
+            help="Pooling method (see `cgipool methods`), or a class of your own.",
             rich_help_panel=MODEL,
         ),
     ] = "cgi",
     recipe: Annotated[
         str,
         typer.Option(
-            help="All settings at once: paper, released or strong. Defaults told below are the paper's.",
+            help="Preset for all settings: paper, released or strong. The defaults below are the paper's.",
             rich_help_panel=MODEL,
         ),
     ] = "paper",
     splits: Annotated[
-        int | None, typer.Option(min=1, help="How many random splits. Default: 1.", rich_help_panel=SPLITS)
+        int | None, typer.Option(min=1, help="Number of splits. Default: 1.", rich_help_panel=SPLITS)
     ] = None,
     first: Annotated[
-        int | None, typer.Option(min=0, help="The number of the first split. Default: 0.", rich_help_panel=SPLITS)
+        int | None, typer.Option(min=0, help="Number of the first split. Default: 0.", rich_help_panel=SPLITS)
     ] = None,
     split_kind: Annotated[
         str | None,
         typer.Option(
-            help="random, stratified (by class), distinct (graphs alike stay on one side), scaffold (of molecules), or "
-            "given (by a column split of imported data). Default: given where there is one, else random; of folds "
+            help="random, stratified (by class), distinct (duplicates stay together), scaffold (for molecules), or "
+            "given (by the column split of imported data). Default: given if there is one, else random; for --folds, "
             "stratified.",
             rich_help_panel=SPLITS,
         ),
@@ -69,19 +67,21 @@ def train(
     splits_file: Annotated[
         Path | None,
         typer.Option(
-            help="Given splits, as splits.json of a run holds them; graphs that none names are left out.",
+            help="File with the splits, such as splits.json of a run; graphs in no split are left out.",
             rich_help_panel=SPLITS,
         ),
     ] = None,
     folds: Annotated[
-        int | None, typer.Option(min=3, help="Cross-validation with this many folds.", rich_help_panel=SPLITS)
+        int | None, typer.Option(min=3, help="Number of folds for cross-validation.", rich_help_panel=SPLITS)
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of splits, weights and all draws.", rich_help_panel=SPLITS)] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the splits, the weights and all random draws.", rich_help_panel=SPLITS)
+    ] = 0,
     ensemble: Annotated[
         int,
         typer.Option(
             min=1,
-            help="Members of an ensemble per split; their probabilities are averaged.",
+            help="Models per split whose probabilities are averaged.",
             rich_help_panel=MODEL,
         ),
     ] = 1,
@@ -89,16 +89,20 @@ def train(
         str | None,
         typer.Option(
             metavar="SHARE|COUNT",
-            help="Nodes a pool keeps: a share, 0 < share <= 1.0, or a whole number from 1. Default: 0.8.",
+            help="Nodes that a pooling layer keeps: a share up to 1.0, or a number of nodes. Default: 0.8.",
             rich_help_panel=MODEL,
         ),
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="At most this many. Default: 1000.", rich_help_panel=MODEL)
+        int | None, typer.Option(min=1, help="Maximum number of epochs. Default: 1000.", rich_help_panel=MODEL)
     ] = None,
     patience: Annotated[
         int | None,
-        typer.Option(min=1, help="Epochs without a lower validation loss. Default: 100.", rich_help_panel=MODEL),
+        typer.Option(
+            min=1,
+            help="Stop after this many epochs without a lower validation loss. Default: 100.",
+            rich_help_panel=MODEL,
+        ),
     ] = None,
     batch_size: Annotated[
         int | None, typer.Option(min=1, help="Graphs per step. Default: 128.", rich_help_panel=MODEL)
@@ -106,75 +110,86 @@ def train(
     alpha: Annotated[
         float | None,
         typer.Option(
-            help="Weight of the mutual-information loss, from 0. Default: 0.001; paper, PROTEINS: 1.",
+            help="Weight of the mutual-information loss. Default: 0.001 (on PROTEINS: 1).",
             rich_help_panel=MODEL,
         ),
     ] = None,
-    mi: Annotated[str | None, typer.Option(help="Its bound: gan or kl. Default: gan.", rich_help_panel=MODEL)] = None,
+    mi: Annotated[
+        str | None,
+        typer.Option(help="Bound on the mutual information: gan or kl. Default: gan.", rich_help_panel=MODEL),
+    ] = None,
     conv: Annotated[
         str | None,
         typer.Option(
-            help="The backbone's convolution: gcn, gcn-root, sage or gin. Default: gcn (released: sage).",
+            help="Graph convolution: gcn, gcn-root, sage or gin. Default: gcn (released: sage).",
             rich_help_panel=MODEL,
         ),
     ] = None,
     levels: Annotated[
-        int | None, typer.Option(min=1, help="How often convolve, pool, read out. Default: 3.", rich_help_panel=MODEL)
+        int | None,
+        typer.Option(
+            min=1, help="Number of levels (convolution, pooling, readout). Default: 3.", rich_help_panel=MODEL
+        ),
     ] = None,
     readout: Annotated[
         str | None,
-        typer.Option(help="Of a level's nodes: max-mean, mean, max or sum. Default: max-mean.", rich_help_panel=MODEL),
+        typer.Option(help="Readout of a level: max-mean, mean, max or sum. Default: max-mean.", rich_help_panel=MODEL),
     ] = None,
     width: Annotated[
         int | None, typer.Option(min=2, help="Dimension of node embeddings. Default: 128.", rich_help_panel=MODEL)
     ] = None,
     class_weight: Annotated[
         str | None,
-        typer.Option(help="balanced: each class by its inverse frequency. Default: none.", rich_help_panel=MODEL),
+        typer.Option(help="balanced: weight classes by inverse frequency. Default: none.", rich_help_panel=MODEL),
     ] = None,
     changes: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="Any other setting of the recipe, such as lr=0.001; a wrong name lists them. May be repeated.",
+            help="Change any other setting of the recipe, such as lr=0.001. A wrong name lists all. Can be repeated.",
             rich_help_panel=MODEL,
         ),
     ] = None,
     features: Annotated[
         str | None,
-        typer.Option(help="label, degree, or auto: labels where there are any. Default: auto.", rich_help_panel=INPUT),
+        typer.Option(
+            help="Node features: label, degree, or auto (labels if there are any). Default: auto.",
+            rich_help_panel=INPUT,
+        ),
     ] = None,
     vocabulary: Annotated[
         str | None,
         typer.Option(
-            help="Categories known from the train graphs or from all. Default: train (released: all).",
+            help="Take node categories from the train graphs or from all. Default: train (released: all).",
             rich_help_panel=INPUT,
         ),
     ] = None,
     attributes: Annotated[
-        bool, typer.Option("--attributes", help="Use node attributes as well.", rich_help_panel=INPUT)
+        bool, typer.Option("--attributes", help="Also use node attributes.", rich_help_panel=INPUT)
     ] = False,
     device: Annotated[
         str, typer.Option(help="cpu, or cuda: all splits at once on a GPU.", rich_help_panel=OUTPUT)
     ] = "cpu",
     jobs: Annotated[
         int,
-        typer.Option(min=1, help="Splits trained at a time, one thread each if more than 1.", rich_help_panel=OUTPUT),
+        typer.Option(
+            min=1, help="Splits trained in parallel on a CPU, one thread each if more than 1.", rich_help_panel=OUTPUT
+        ),
     ] = 1,
     distributed: Annotated[
         bool,
-        typer.Option("--distributed", help="One model by all processes that torchrun started.", rich_help_panel=OUTPUT),
+        typer.Option("--distributed", help="Train each model with all processes of torchrun.", rich_help_panel=OUTPUT),
     ] = False,
     tf32: Annotated[
         bool,
-        typer.Option("--tf32/--no-tf32", help="On a GPU, matrix products in TF32.", rich_help_panel=OUTPUT),
+        typer.Option("--tf32/--no-tf32", help="Use TF32 for matrix products on a GPU.", rich_help_panel=OUTPUT),
     ] = True,
     out: Annotated[
-        Path | None, typer.Option(help="Keep the run in this folder. Default: not kept.", rich_help_panel=OUTPUT)
+        Path | None, typer.Option(help="Save the run in this folder. Default: not saved.", rich_help_panel=OUTPUT)
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in --out.", rich_help_panel=OUTPUT)
+        bool, typer.Option("--resume", help="Continue the run in --out.", rich_help_panel=OUTPUT)
     ] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the run in --out.", rich_help_panel=OUTPUT)
@@ -183,13 +198,13 @@ def train(
         str | None,
         typer.Option(
             metavar="CLASS",
-            help="The class that ROC-AUC and PR-AUC are shown of. All are stored. Default: class 1 of a data set known "
-            "by name, the rarer class of your own, and the mean over more than two classes.",
+            help="Class whose ROC-AUC and PR-AUC are shown; all classes are stored. Default: class 1 of a data set known "
+            "by name, the rarer class of your own data, or the mean over more than two classes.",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object, nothing else, on stdout.", rich_help_panel=OUTPUT)
+        bool, typer.Option("--json", help="Print only a JSON object on stdout.", rich_help_panel=OUTPUT)
     ] = False,
 ) -> None:
     """Train a pooling method on splits of a data set, and test each split once."""
@@ -230,7 +245,7 @@ def train(
         "attributes": attributes or None,
     }
     choose = functools.partial(_recipe, recipe, settings, changes or [])
-    choose()  # what is wrong with them is told before the data is read
+    choose()  # report wrong settings before reading the data
     draw = functools.partial(
         draw_splits,
         data=data,

@@ -1,4 +1,4 @@
-"""What `cgipool train` does once its options are read: draws splits, trains them and tells how far it is."""
+"""What `cgipool train` does once its options are read: draws splits, trains them and reports progress."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -59,10 +59,10 @@ def _given(data: str, asked: bool) -> Path | None:
 
     file = Path(data, FILE)
     if file.is_file():
-        typer.echo(f"the split is the one that the column 'split' of the source gives ({file})", err=True)
+        typer.echo(f"using the split in the column 'split' of the source ({file})", err=True)
         return file
     if asked:
-        raise UserError(f"{data} has no {FILE}: no column 'split' with train, val and test was imported with it")
+        raise UserError(f"{data} has no {FILE}: its source had no column 'split' with train, val and test")
     return None
 
 
@@ -72,7 +72,7 @@ def _tell_of_left_out(splits: "Sequence[Split]", count: int) -> None:
 
     named = len(np.unique(np.concatenate([ids for each in splits for ids in (each.train, each.val, each.test)])))
     if named < count:
-        typer.echo(f"the splits name {named:,} of the {count:,} graphs; the others are left out", err=True)
+        typer.echo(f"the splits use {named:,} of the {count:,} graphs; the others are left out", err=True)
 
 
 def train_alone(
@@ -130,7 +130,7 @@ def _tell_of_new_run(run: dict[str, Any]) -> None:
     from cgipool.training.run import is_free
 
     if run["resume"] and is_free(run["out"]):
-        typer.echo(f"there is no run in {run['out']} yet: this begins one", err=True)
+        typer.echo(f"there is no run in {run['out']} yet: starting a new one", err=True)
 
 
 @contextmanager
@@ -139,5 +139,9 @@ def _stopped(out: Path | None) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        how = f"the same command with --resume goes on from {out}" if out else "nothing is kept without --out DIR"
+        how = (
+            f"run the same command with --resume to continue from {out}"
+            if out
+            else "nothing was saved, as there is no --out DIR"
+        )
         raise Interrupted(f"stopped; {how}") from None

@@ -189,8 +189,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Train on graphs and their labels; a GraphSet may bring its own classes instead of y.
 
-        `sample_weight` [G] is how much each graph counts in the loss. What the graphs hold and the training does not
-        use (attributes, edge weights, directions, …), a warning says.
+        `sample_weight` [G] is how much each graph counts in the loss. A warning lists parts of the graphs that
+        training does not use (attributes, edge weights, directions, …).
         """
         featurizer, graphs = _read_training(X)
         if y is None:
@@ -231,7 +231,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         """[G] the most probable label of each graph."""
         answers = self.predict_proba(X)
         if len(wrong := np.flatnonzero(~np.isfinite(answers).all(1))):
-            raise UserError(f"the model's answer for graph {wrong[0]} is not finite; {len(wrong)} such graphs in all")
+            raise UserError(
+                f"the model's output for graph {wrong[0]} is not finite; there are {len(wrong)} such graphs"
+            )
         return self.classes_[answers.argmax(1)]
 
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
@@ -242,7 +244,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         y = labels_of([X.class_names[c] for c in X.y] if y is None else y, len(found))
         if _text(y) != _text(self.classes_):
             kinds = [", ".join(map(repr, some[:3].tolist())) for some in (y, self.classes_)]
-            raise UserError(f"y has labels of another kind ({kinds[0]}, …) than those of training ({kinds[1]}, …)")
+            raise UserError(
+                f"the labels in y ({kinds[0]}, …) are of another type than the training labels ({kinds[1]}, …)"
+            )
         weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         return float(np.average(found == y, weights=weights))
 

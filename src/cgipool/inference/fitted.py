@@ -136,7 +136,7 @@ class FittedModel:
         try:
             text = json.dumps(plain, ensure_ascii=False, allow_nan=False)
         except TypeError as error:  # labels of `GraphClassifier`, such as dates
-            raise UserError(f"cannot write {path}: a file keeps numbers and texts alone ({error})") from None
+            raise UserError(f"cannot write {path}: labels must be numbers or strings ({error})") from None
         save_tensors(Path(path), tensors, {"kind": KIND, "model": text, "checksum": digest_of(tensors, text)})
 
     @classmethod
@@ -149,14 +149,14 @@ class FittedModel:
         check_device(device)
         tensors, header = load_tensors(Path(path))
         if header.get("kind") != KIND or "model" not in header:
-            raise UserError(f"{path} is no model of `cgipool fit`")
+            raise UserError(f"{path} is not a model file of `cgipool fit`")
         if header.get("checksum") != digest_of(tensors, header["model"]):
-            raise UserError(f"{path} is damaged: its content does not fit its checksum")
+            raise UserError(f"{path} is damaged: its content does not match its checksum")
         try:
             plain = parsed(header["model"])
             if plain.get("format") != FORMAT:
                 raise UserError(
-                    f"{path} has format {excerpt(str(plain.get('format')))}, and this version reads {FORMAT}"
+                    f"{path} has format {excerpt(str(plain.get('format')))}, but this version reads {FORMAT}"
                 )
             check_description(plain, tensors)
             return cls._of(plain, tensors, device, allow_code, path)
@@ -171,8 +171,8 @@ class FittedModel:
         method = plain["method"]
         if is_own(method) and not allow_code:
             raise UserError(
-                f"{path} names the class {excerpt(method)!r}, and loading it runs the code of that module; if you "
-                "trust the file, allow it: --allow-code, in Python allow_code=True"
+                f"{path} uses the class {excerpt(method)!r}, and loading it runs the code of that module; if you "
+                "trust the file, use --allow-code, or allow_code=True in Python"
             )
         try:
             method_named(method)
@@ -202,7 +202,7 @@ def _load_weights(model: Model, weights: dict[str, Tensor]) -> None:
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
-        raise UserError(f"the weights do not fit the model: {excerpt(str(error), 400)}") from None
+        raise UserError(f"the weights do not match the model: {excerpt(str(error), 400)}") from None
 
 
 def _recipe(plain: dict[str, Any]) -> Recipe:

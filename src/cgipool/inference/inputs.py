@@ -69,7 +69,7 @@ def labels_of(y: Any, count: int) -> np.ndarray:
     if isinstance(y, list | tuple) and any(map(_is_missing, y)):
         raise _missing(y)
     if isinstance(y, list | tuple) and len({isinstance(label, str) for label in y}) > 1:
-        raise UserError("y has labels of several kinds, texts and others")
+        raise UserError("y mixes strings with other types of labels")
     labels = np.asarray(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
@@ -99,14 +99,14 @@ def encode_labels(y: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
         raise _missing(list(labels))
     if labels.dtype.kind == "f":
         if not np.isfinite(labels).all() or (labels != labels.round()).any():
-            raise UserError("y must hold class labels, not continuous numbers: a classifier does no regression")
+            raise UserError("y must hold class labels, not continuous values")
         labels = labels.astype(np.int64)
     try:
         classes, codes = np.unique(labels, return_inverse=True)
     except TypeError:
-        raise UserError("y has labels of several kinds, which have no order") from None
+        raise UserError("y mixes types of labels that cannot be sorted") from None
     if len(classes) < 2:
-        raise UserError("y has one class only; there is nothing to classify")
+        raise UserError("y has only one class; at least two are needed")
     return codes, classes
 
 
@@ -123,9 +123,9 @@ def weights_by_class(class_weight: Mapping[Any, float], y: NDArray[Any], sample_
         weight = compute_sample_weight(dict(class_weight), y)
         bad = not np.isfinite(weight).all() or (weight < 0).any()
     except (TypeError, ValueError) as error:
-        raise UserError(f"class_weight does not fit the labels: {' '.join(str(error).split())}") from None
+        raise UserError(f"class_weight does not match the labels: {' '.join(str(error).split())}") from None
     if bad:
-        raise UserError("class_weight must map labels to finite numbers that are not negative")
+        raise UserError("class_weight must map labels to finite, non-negative numbers")
     return weight if sample_weight is None else weight * np.asarray(sample_weight)
 
 

@@ -41,13 +41,13 @@ def check_description(plain: dict[str, Any], tensors: dict[str, Tensor]) -> None
     if "labels" in about:
         labels = about["labels"]
         _need(isinstance(labels, list) and len(labels) == len(names), "there is not one label for each class")
-        _need(_texts(labels) or _numbers(labels) or _flags(labels), "the labels are of several kinds")
+        _need(_texts(labels) or _numbers(labels) or _flags(labels), "the labels are of different types")
     _check_encoder(plain["encoder"])
     members = plain["members"]
     _need(type(members) is int and 1 <= members <= len(tensors), f"it cannot have {excerpt(str(members), 20)} members")
     prefixes = {f"member-{number:02d}" for number in range(members)}
     found = {name.partition("/")[0] for name in tensors}
-    _need(found == prefixes, f"it says that it has {members} members, and its tensors are of {len(found)}")
+    _need(found == prefixes, f"it should have {members} members, but has tensors of {len(found)}")
 
 
 def check_weights(
@@ -66,7 +66,7 @@ def check_weights(
         with torch.device("meta"):
             expected = model_of(method, recipe, encoder, shares, sizes).state_dict()
     except (RuntimeError, TypeError, ValueError, ArithmeticError) as error:
-        raise ValueError(f"no network can be built as it says ({' '.join(str(error).split())})") from None
+        raise ValueError(f"no network can be built from its description ({' '.join(str(error).split())})") from None
     for number, weights in enumerate(members):
         if odd := sorted(expected.keys() ^ weights.keys()):
             lacks = "lacks" if odd[0] in expected else "has an unknown tensor"
@@ -113,4 +113,4 @@ def _numbers(value: Any) -> bool:
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a number of JSON")
+    raise ValueError(f"{name} is not a valid JSON number")

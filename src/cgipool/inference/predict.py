@@ -16,7 +16,7 @@ from cgipool.errors import UserError, csv_cell
 from cgipool.inference.fitted import FittedModel
 from cgipool.inference.predict_input import CHUNK, Chunk
 
-NOT_FINITE = "the model's answer is not finite: its weights or the features of the graph are too large"
+NOT_FINITE = "the model's output is not finite: its weights or the features of the graph are too large"
 """The reason of a row for which the network gave NaN."""
 
 

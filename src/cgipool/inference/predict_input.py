@@ -72,7 +72,7 @@ def named(chunks: Iterable[Chunk], lines: Iterable[Line]) -> Iterator[Chunk]:
     for chunk in chunks:
         own = list(itertools.islice(left, len(chunk.ids)))
         if len(own) < len(chunk.ids):
-            raise UserError(f"{IDS} has fewer rows than the set has graphs: import it anew, or remove that file")
+            raise UserError(f"{IDS} has fewer rows than the set has graphs: import it again, or remove that file")
         yield replace(chunk, ids=[line.id for line in own], kept=[line.kept for line in own])
 
 
@@ -158,7 +158,7 @@ def position_of(path: str | Path, given: str, asked: Asked | None = None) -> int
     if found and given:
         return found[0]
     if not (given.isascii() and given.isdigit() and len(given) <= 18):
-        raise UserError(f"no graph of {path} has the id {excerpt(given)!r}, and it is not a position counted from 0")
+        raise UserError(f"no graph of {path} has the id {excerpt(given)!r}, and it is not a position, counted from 0")
     return int(given)
 
 
@@ -172,7 +172,7 @@ def check_featurizer(model: FittedModel, graphs: GraphSet, path: str | Path) -> 
             continue
         way = f"--{option.replace('_', '-')}"
         if option != "largest_fragment":
-            raise UserError(f"{path} was imported with other columns of {option} than the model's training set")
+            raise UserError(f"{path} was imported with a different {option} than the model's training set")
         how = ("without", "with") if trained else ("with", "without")
         again = f"import it again {how[1]} {way}"
         raise UserError(f"{path} was imported {how[0]} {way}, the model's training set {how[1]} it: {again}")

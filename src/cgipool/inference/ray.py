@@ -42,7 +42,7 @@ class Wish(NamedTuple):
 def predict_on_ray(on: str, model: Path, wish: Wish, start: int = 0, stop: int | None = None) -> Iterator[Rows]:
     """The rows of all graphs, or of those from `start` up to `stop`, range after range in their order; `on` says which
     Ray, as for studies."""
-    FittedModel.load(model, allow_code=wish.allow_code)  # what is wrong with it is told here
+    FittedModel.load(model, allow_code=wish.allow_code)  # raises here if the file is wrong
     end = count_of(wish.data, wish.asked) if stop is None else stop
     with connected(on, wish.device, 1) as count:
         yield from in_order(count, model, wish, range(start, end, RANGE), end)
@@ -72,9 +72,9 @@ def _rows(ray: Any, reference: Any) -> Rows:
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, UserError):
             raise UserError(str(error.cause)) from None
-        raise UserError(f"a worker of Ray cannot predict: {error.cause or error}") from None
+        raise UserError(f"a Ray worker cannot predict: {error.cause or error}") from None
     except ray.exceptions.RayError as error:
-        raise UserError(f"a worker of Ray was lost too often: {' '.join(str(error).split())[:200]}") from None
+        raise UserError(f"a Ray worker was lost too often: {' '.join(str(error).split())[:200]}") from None
 
 
 def predict_range(content: bytes, wish: Wish, start: int, stop: int, lines: list[Any]) -> tuple[Any, ...]:

@@ -67,7 +67,7 @@ def load_released(path: str | Path, ratio: float | int = 0.8) -> ReleasedModel:
         raise UserError(f"{path} is not a file of released CGIPool weights: no parameter {error}") from None
     except (RuntimeError, ValueError, TypeError) as error:
         reason = " ".join(str(error).split())
-        raise UserError(f"{path} does not fit the released CGIPool: {reason}") from None
+        raise UserError(f"{path} does not match the released CGIPool: {reason}") from None
     return ReleasedModel(network, columns)
 
 
@@ -80,7 +80,7 @@ def _read(path: Path) -> dict[str, Tensor]:
     except Exception as error:  # what torch.load raises on foreign bytes depends on the bytes
         raise UserError(f"{path} is not a weights file: {' '.join(str(error).split())}") from None
     if not (isinstance(weights, dict) and all(isinstance(value, Tensor) for value in weights.values())):
-        raise UserError(f"{path} is not a weights file: it holds no parameters by name")
+        raise UserError(f"{path} is not a weights file: it does not hold named parameters")
     return weights
 
 

@@ -84,9 +84,9 @@ def read_toml(path: Path, make: Callable[[dict[str, Any], str], Made]) -> Made:
         try:
             given = tomllib.loads(read_regular(path).decode("utf-8"))
         except tomllib.TOMLDecodeError as error:
-            raise UserError(f"{path} is no TOML: {excerpt(str(error))}") from None
+            raise UserError(f"{path} is not valid TOML: {excerpt(str(error))}") from None
         except UnicodeDecodeError:
-            raise UserError(f"{path} is no TOML: it is not UTF-8 text") from None
+            raise UserError(f"{path} is not valid TOML: it is not UTF-8 text") from None
     try:
         _check_bounds(given)
         return make(given, path.stem)
@@ -102,7 +102,7 @@ def _check_bounds(value: Any, depth: int = 0) -> None:
         for part in value.values() if isinstance(value, dict) else value:
             _check_bounds(part, depth + 1)
     if isinstance(value, int) and abs(value) >= 2**63:
-        raise UserError("a whole number in it has more than 64 bits")
+        raise UserError("an integer has more than 64 bits")
 
 
 def study_of(
@@ -113,7 +113,7 @@ def study_of(
 ) -> Study:
     """A study from plain values; paths in it start in a folder. For `only` see `read_study`."""
     if "space" in given:
-        raise UserError("this is a search, which `cgipool study search` runs")
+        raise UserError("this is a search file: run it with `cgipool study search`")
     check_keys(given, TEXTS, TABLES)
     axes = _axes(given.get("axes", {}))
     _check_wanted(only or {}, axes)
@@ -126,14 +126,14 @@ def study_of(
     cells = _cells(read, sets, protocol, given.get("settings", {}), given.get("published", {}))
     curves, baseline = given.get("curves"), given.get("baseline")
     if curves is not None and curves not in axes:
-        raise unknown("axis to draw curves over,", curves, axes)
+        raise unknown("axis in curves", curves, axes)
     if baseline is not None and baseline not in axes["method"]:
         raise unknown("baseline", baseline, axes["method"])
     name = check_name(given.get("name", default_name))
     if given.get("published") and not given.get("source"):
         raise UserError("published numbers need a source")
     if curves in ("method", "dataset"):
-        raise UserError("curves are drawn over a setting, not over methods or data sets")
+        raise UserError("curves must name a setting, not method or dataset")
     texts = (name, given.get("title", name), given.get("about", ""), given.get("source", ""))
     return Study(*texts, baseline, curves, axes, cells, skipped)
 
@@ -158,13 +158,15 @@ def check_keys(given: dict[str, Any], texts: Sequence[str], tables: Sequence[str
             raise UserError(f"{name} must be a table, [{name}]")
     for name in texts:
         if not isinstance(given.get(name, ""), str):
-            raise UserError(f"{name} must be a text")
+            raise UserError(f"{name} must be a string")
 
 
 def check_name(name: str) -> str:
     """The name, unless no file can be named after it."""
     if not names_a_file(name):
-        raise UserError(f"the name {name!r} must be letters, digits, '.', '_' and '-', as files are named after it")
+        raise UserError(
+            f"the name {name!r} may have only letters, digits, '.', '_' and '-', as files are named after it"
+        )
     return name
 
 
@@ -177,10 +179,10 @@ def _axes(given: dict[str, Any]) -> dict[str, list[Any]]:
         if name in ("method", "dataset", "recipe", "split_kind") and not all(isinstance(v, str) for v in values):
             raise UserError(f"axis {name} must be a list of names")
         if len(set(map(str, values))) < len(values):
-            raise UserError(f"axis {name} names a value twice")
+            raise UserError(f"axis {name} lists a value twice")
     for needed in ("method", "dataset"):
         if needed not in given:
-            raise UserError(f"[axes] lacks {needed}")
+            raise UserError(f"[axes] has no {needed}")
     for method in given["method"]:
         method_named(method)
     first = ("method", "dataset")
@@ -195,10 +197,10 @@ def protocol_of(given: dict[str, Any]) -> Protocol:
             raise unknown("key of [protocol]", name, Protocol.__dataclass_fields__)
         kind = type(getattr(usual, name))
         if type(value) is not kind:
-            raise UserError(f"{name} of [protocol] must be {'a whole number' if kind is int else 'a text'}")
+            raise UserError(f"{name} of [protocol] must be {'an integer' if kind is int else 'a string'}")
     protocol = replace(usual, **given)
     if protocol.splits < 1 or protocol.ensemble < 1 or protocol.first < 0 or protocol.seed < 0:
-        raise UserError("[protocol] needs splits and ensemble from 1, first and seed from 0")
+        raise UserError("in [protocol], splits and ensemble must be at least 1, first and seed at least 0")
     return _of_kind(protocol, protocol.split_kind)
 
 
@@ -214,7 +216,7 @@ def _cells(
     check_settings(settings, "settings")
     for name in settings:
         if name in axes:
-            raise UserError(f"{name} stands in [settings] and in [axes]")
+            raise UserError(f"{name} appears in both [settings] and [axes]")
     cells = []
     for values in itertools.product(*axes.values()):
         at = dict(zip(axes, values, strict=True))
@@ -272,7 +274,7 @@ def recipe_of(given: dict[str, Any], family: str) -> Recipe:
 
 def _check_published(published: dict[str, Any], axes: dict[str, list[Any]]) -> None:
     if published and len(axes) > 2:
-        raise UserError("[published] holds for methods and data sets alone, but [axes] has more")
+        raise UserError("[published] needs [axes] with method and dataset only")
     for method, numbers in published.items():
         if method not in axes["method"]:
             raise unknown("method in [published]", method, map(str, axes["method"]))

@@ -59,7 +59,7 @@ class Space:
         """
         if count > self.size:
             there = counted(self.size, "combination")
-            raise UserError(f"[space] has {there}, fewer than the {count} of the first rung")
+            raise UserError(f"[space] has {there}, but the first rung needs {count}")
         trials = [Trial(BASE)]
         seen = {repr({})}
         for draw in range(ATTEMPTS * count):
@@ -70,7 +70,7 @@ class Space:
             if repr(trial.changes) not in seen and self._can_be(trial):
                 trials.append(trial)
             seen.add(repr(trial.changes))
-        raise UserError(f"a recipe can have fewer than {count} combinations of [space]")
+        raise UserError(f"fewer than {count} combinations of [space] are valid recipes")
 
     def apart(self, winner: Trial) -> list[Trial]:
         """What tells the share of each of the winner's choices: base, winner, the winner without each choice, and the
@@ -106,14 +106,14 @@ def _choices(base: Recipe, name: str, values: Any) -> list[Any]:
     if name not in SETTINGS:
         raise unknown("setting in [space]", name, SETTINGS)
     if not isinstance(values, list) or len(values) < 2:
-        raise UserError(f"{name} of [space] must be a list of two choices or more")
+        raise UserError(f"{name} of [space] must be a list of at least two values")
     # A recipe makes one value of 1 and 1.0 where they are one setting.
     choices = [getattr(base.but(**{name: value_of(name, value)}), name) for value in values]
     words = [repr(value) for value in choices]
     if len(set(words)) < len(words):
-        raise UserError(f"{name} of [space] names a choice twice")
+        raise UserError(f"{name} of [space] lists a value twice")
     if repr(getattr(base, name)) not in words:
-        raise UserError(f"{name} of [space] lacks the base's value, {getattr(base, name)!r}")
+        raise UserError(f"{name} of [space] must include the base's value, {getattr(base, name)!r}")
     return choices
 
 
@@ -185,7 +185,7 @@ def search_of(
 ) -> Search:
     """A search from plain values; paths in it start in a folder."""
     if "axes" in given:
-        raise UserError("this is a study, which `cgipool study run` runs")
+        raise UserError("this is a study file: run it with `cgipool study run`")
     _check_keys(given)
     sets = own_sets(given.get("data", {}), folder, _names(given, "datasets", "the file"))
     if family is not None:
@@ -203,7 +203,7 @@ def search_of(
         name, title = f"{name}-{family}", f"{title}: {family}"
     texts = (name, title, given.get("about", ""))
     search = Search(*texts, methods, datasets, _whole(given, "seed", 0, "the file", 0), space, rungs, apart, sets)
-    space.drawn(rungs[0].count, search.seed)  # too small a space is told now
+    space.drawn(rungs[0].count, search.seed)  # raises if the space is too small
     return search
 
 
@@ -241,14 +241,14 @@ def _names(given: dict[str, Any], key: str, where: str) -> list[str]:
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise UserError(f"{key} of {where} must be a list of names")
     if len(set(names)) < len(names):
-        raise UserError(f"{key} of {where} has a name twice")
+        raise UserError(f"{key} of {where} lists a name twice")
     return names
 
 
 def _whole(given: dict[str, Any], key: str, least: int, where: str, usual: int | None = None) -> int:
     value = given.get(key, usual)
     if type(value) is not int or value < least:
-        raise UserError(f"{where} needs {key}, a whole number from {least}")
+        raise UserError(f"{where} needs {key}, an integer of at least {least}")
     return value
 
 
@@ -257,22 +257,22 @@ def _base(given: dict[str, Any], families: list[str]) -> Recipe:
     if given.get("recipe") == "strong" and len(families) > 1:
         names = ", ".join(recipe.name for recipe in STRONG.values())
         raise UserError(
-            f"strong is not one recipe on {', '.join(families)}: give --family, or one of {names} in [base]"
+            f"strong is a different recipe on each of {', '.join(families)}: use --family, or one of {names} in [base]"
         )
     return recipe_of(given, families[0])
 
 
 def _protocol(given: dict[str, Any]) -> Protocol:
     if "splits" in given:
-        raise UserError("splits stand in the rungs, not in [protocol]")
+        raise UserError("splits belong in the rungs, not in [protocol]")
     overlap = given.get("overlap", False)
     if not isinstance(overlap, bool):
         raise UserError("overlap of [protocol] must be true or false")
     protocol = protocol_of({"first": FIRST} | {key: value for key, value in given.items() if key != "overlap"})
     if protocol.seed == REPORTED_SEED and protocol.first < REPORTED and not overlap:
         raise UserError(
-            f"splits from {protocol.first} of seed {protocol.seed} are among those that results are reported on (0 to "
-            f"{REPORTED - 1}): begin later, such as first = {FIRST}, or say overlap = true in [protocol]"
+            f"splits from {protocol.first} of seed {protocol.seed} overlap with those of reported results (0 to "
+            f"{REPORTED - 1}): start later, such as first = {FIRST}, or set overlap = true in [protocol]"
         )
     return protocol
 
@@ -320,6 +320,6 @@ def _budget(table: dict[str, Any], space: Space, where: str) -> dict[str, Any]:
     budget = {key: table[key] for key in BUDGET if key in table}
     for key in budget:
         if key in space.choices:
-            raise UserError(f"{key} stands in [space] and in {where}")
+            raise UserError(f"{key} appears in both [space] and {where}")
     space.base.but(**budget)
     return budget

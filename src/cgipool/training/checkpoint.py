@@ -98,9 +98,11 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or str(error).removesuffix(f': {path}')}") from None
     except (SafetensorError, ValueError, TypeError, AttributeError) as error:  # the latter for types unknown to torch
-        raise UserError(f"cannot read {path}: it is no safetensors file, or damaged ({excerpt(str(error))})") from None
+        raise UserError(
+            f"cannot read {path}: it is not a safetensors file, or it is damaged ({excerpt(str(error))})"
+        ) from None
     if header.get("format") != FORMAT:
-        raise UserError(f"{path} has format {header.get('format')!r}, and this version reads {FORMAT!r}")
+        raise UserError(f"{path} has format {header.get('format')!r}, but this version reads {FORMAT!r}")
     digest = header.pop(DIGEST, None)
     if digest is not None and digest != digest_of(tensors, json.dumps(header, sort_keys=True)):
         raise UserError(f"{path} is damaged: its content does not match its SHA-256")
@@ -177,7 +179,7 @@ def load_state(path: Path, state: State) -> None:
         state.best_loss = float.fromhex(header["best_loss"])
         state.seconds = seconds_of(header)
     except (KeyError, RuntimeError, ValueError) as error:
-        raise UserError(f"{path} does not fit this training: {' '.join(str(error).split())}") from None
+        raise UserError(f"{path} does not match this training: {' '.join(str(error).split())}") from None
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

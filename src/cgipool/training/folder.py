@@ -31,9 +31,7 @@ def alone_in(folder: Path) -> Iterator[None]:
             raise UserError(f"cannot write {path}: {error.strerror or error}") from error
         file = stack.enter_context(os.fdopen(handle, "r+", encoding="utf-8"))
         if lock(file, wait=False) is False or not _is_open(path, handle):
-            raise UserError(
-                f"another process is training in {folder}; wait until it has ended, or choose another folder"
-            )
+            raise UserError(f"another process is training in {folder}; wait until it ends, or choose another folder")
         stack.callback(path.unlink, missing_ok=True)  # runs before the file is closed, so while it is still locked
         yield
 
@@ -43,7 +41,7 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"cannot make {folder}: {error.strerror or error}") from error
+        raise UserError(f"cannot create {folder}: {error.strerror or error}") from error
 
 
 def _is_open(path: Path, handle: int) -> bool:
@@ -77,7 +75,7 @@ class Outcome(NamedTuple):
 def finish_split(task: Job, best: dict[str, Tensor], outcome: Outcome, log: Log, seconds: float) -> None:
     """Write what a finished split leaves in its folder; the result last, as its presence means that all is there."""
     if not np.isfinite(outcome.probabilities).all():
-        raise UserError(f"{task}: the model's answers on the test graphs are not finite, so they cannot be scored")
+        raise UserError(f"{task}: the model's outputs on the test graphs are not finite, so they cannot be evaluated")
     save_tensors(task.folder / "weights.safetensors", best, {"epoch": str(outcome.best_epoch)})
     save_array(task.folder / PROBABILITIES, outcome.probabilities)
     result = {

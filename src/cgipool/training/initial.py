@@ -47,7 +47,7 @@ def read_encoder(folder: Path) -> Encoder:
         if strange := sorted(plain.keys() - Encoder.__dataclass_fields__.keys()):
             raise ValueError(f"it has an unknown entry {excerpt(strange[0])!r}")
     except (ValueError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is damaged: {excerpt(str(error))}; remove {folder} to train anew") from None
+        raise UserError(f"{path} is damaged: {excerpt(str(error))}; remove {folder} to train again") from None
     return Encoder.from_json(plain)
 
 

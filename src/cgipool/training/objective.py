@@ -64,11 +64,11 @@ def checked_weights(given: ArrayLike, count: int, splits: Sequence[Split]) -> ND
     try:
         weight = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):
-        raise UserError("sample_weight must be numbers, one for each graph") from None
+        raise UserError("sample_weight must have one number for each graph") from None
     if weight.shape != (count,):
-        raise UserError(f"sample_weight must hold {count} numbers, one for each graph, not {weight.shape}")
+        raise UserError(f"sample_weight must have {count} numbers, one for each graph; its shape is {weight.shape}")
     if not np.isfinite(weight).all() or (weight < 0).any():
-        raise UserError("sample_weight must be finite numbers that are not negative")
+        raise UserError("sample_weight must be finite and non-negative")
     for split in splits:
         for side, ids in (("training", split.train), ("validation", split.val)):
             if not weight[ids].any():

@@ -47,8 +47,8 @@ def train_in_processes(tasks: list[Job], graphs: GraphSet, jobs: int, tell: Prog
                     raise
     except BrokenProcessPool:
         raise UserError(
-            "a worker process ended: for want of memory (fewer jobs need less), from outside, or because a script that "
-            "calls train(jobs=…) does not guard it by `if __name__ == '__main__':`"
+            "a worker process ended: it ran out of memory (use fewer jobs), it was killed, or the script calls "
+            "train(jobs=…) without the guard `if __name__ == '__main__':`"
         ) from None
 
 

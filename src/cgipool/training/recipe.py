@@ -218,7 +218,7 @@ def _plain(name: str, value: Any) -> Any:
     if type(value) is int and int not in kinds and float in kinds:
         value = float(value)
     if type(value) not in kinds:
-        words = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", NoneType: "none"}
+        words = {bool: "true or false", int: "a whole number", float: "a number", str: "a string", NoneType: "none"}
         raise UserError(f"{name} must be {' or '.join(words[kind] for kind in kinds)}, not {excerpt(repr(value))}")
     return value
 
@@ -233,7 +233,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
     no value where there may be none."""
     name, equals, value = map(str.strip, text.partition("="))
     if not equals:
-        raise UserError(f"--set {excerpt(text)!r} is not of the form NAME=VALUE")
+        raise UserError(f"--set must have the form NAME=VALUE, not {excerpt(text)!r}")
     if name not in SETTINGS:
         raise unknown("setting", name, SETTINGS)
     if value_of(name, value) is None:

@@ -34,7 +34,7 @@ class Log:
         """Drop what was written after that epoch, whatever state a power failure left it in."""
         rows = self.rows(epoch)
         if len(rows) != epoch:
-            raise UserError(f"{self.path} holds {len(rows)} of the {counted(epoch, 'epoch')} before the checkpoint")
+            raise UserError(f"{self.path} has only {len(rows)} of the {counted(epoch, 'epoch')} before the checkpoint")
         text = "".join(map(_line, rows))
         write_atomically(self.path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
@@ -65,7 +65,7 @@ class Log:
                 digests = digests or DIGEST in row
                 rows.append(_content(row, digests))
             except (ValueError, TypeError, RecursionError):
-                message = f"{self.path}, line {number} is damaged; remove {self.path.parent} to train anew"
+                message = f"{self.path}, line {number} is damaged; remove {self.path.parent} to train again"
                 raise UserError(message) from None
         return rows
 
@@ -73,7 +73,7 @@ class Log:
         """All epochs of a training that has ended after so many; an error if some are missing."""
         rows = self.rows()
         if len(rows) != epochs:
-            raise UserError(f"{self.path} is damaged: it holds {len(rows)} of {counted(epochs, 'epoch')}")
+            raise UserError(f"{self.path} is damaged: it has {len(rows)} of {counted(epochs, 'epoch')}")
         return rows
 
 
@@ -147,7 +147,7 @@ def _checked(folder: Path) -> dict[str, Any]:
 
 
 def _damaged(folder: Path, path: Path, what: str) -> UserError:
-    return UserError(f"{path} is damaged: {what}; remove {folder} to train this split anew")
+    return UserError(f"{path} is damaged: {what}; remove {folder} to train this split again")
 
 
 @dataclass(frozen=True, repr=False)
@@ -183,7 +183,7 @@ class Result:
     def of_class(self, name: str) -> "Result":
         """The same result, with ROC-AUC and PR-AUC of another class."""
         if self.classes is None:
-            raise UserError("an earlier version trained some of the splits and kept no values of single classes")
+            raise UserError("some splits were trained by an earlier version, which stored no values for single classes")
         return replace(self, classes=self.classes.but(name))
 
     @property

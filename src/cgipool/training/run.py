@@ -79,7 +79,7 @@ def train(
     seed, first = whole_number("seed", seed), whole_number("first", first)
     jobs, ensemble = whole_number("jobs", jobs, 1), whole_number("ensemble", ensemble, 1)
     if jobs > 1 and torch.device(device).type == "cuda":
-        raise UserError("jobs are for a CPU; on a GPU all splits train at once")
+        raise UserError("jobs works on a CPU only; on a GPU all splits train at once")
     graphs = data if isinstance(data, GraphSet) else load_dataset(data)
     check_graphs(graphs)
     chosen = recipe_named(recipe, graphs.family).but(**settings)
@@ -207,15 +207,15 @@ def prepare(folder: Path, identity: dict, splits: Sequence[Split], resume: bool,
     elif known.exists() and resume:
         before, now = ({"ensemble": 1, "sample_weight": None} | made for made in (_table(known, "recipe"), identity))
         if not isinstance(before["recipe"], dict):
-            raise UserError(f"{known} is damaged: its recipe is no table")
+            raise UserError(f"{known} is damaged: its recipe is not a table")
         before["recipe"] = ADDED | before["recipe"]
         differs = [name for name in now if name != "made_with" and before.get(name) != now[name]]
         if differs:
-            raise UserError(f"{folder} holds a run with another {_named(differs, before, now)}; not resumed")
+            raise UserError(f"{folder} holds a run with a different {_named(differs, before, now)}; cannot resume it")
         write_splits(folder / "splits.json", splits)  # they are the same; what was there may be damaged
         return
     elif known.exists():
-        raise UserError(f"{folder} holds a run already; resume it (--resume) or replace it (--overwrite)")
+        raise UserError(f"{folder} already holds a run; resume it (--resume) or replace it (--overwrite)")
     else:
         check_free(folder)
     make_folder(folder)
@@ -226,7 +226,7 @@ def prepare(folder: Path, identity: dict, splits: Sequence[Split], resume: bool,
 def check_free(folder: Path) -> None:
     """An error if the folder holds something other than a run."""
     if not (folder / "run.json").exists() and not is_free(folder):
-        raise UserError(f"{folder} is not empty and holds no run; choose another folder")
+        raise UserError(f"{folder} is not empty and is not a run; choose another folder")
 
 
 def is_free(folder: Path) -> bool:

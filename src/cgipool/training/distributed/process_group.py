@@ -175,11 +175,11 @@ class _Sum(torch.autograd.Function):
 def process_group(device: str) -> Iterator[Ranks]:
     """Joins the processes that torchrun started, each with its own GPU if they compute there."""
     if device not in ("cpu", "cuda"):
-        raise UserError(f"--distributed computes on cpu or cuda, where each process has its own GPU, not on {device!r}")
+        raise UserError(f"--distributed needs --device cpu, or cuda with one GPU for each process, not {device!r}")
     if device == "cuda":
         local, there = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
         if local >= there:
-            raise UserError(f"process {local} of this machine has no GPU: there are {there}; start fewer processes")
+            raise UserError(f"process {local} of this machine has no GPU, as there are {there}; start fewer processes")
         torch.cuda.set_device(local)
     store, rank, count = next(iter(dist.rendezvous("env://", timeout=PATIENCE)))
     backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
@@ -188,7 +188,7 @@ def process_group(device: str) -> Iterator[Ranks]:
         yield Ranks(device)
     except RuntimeError as error:
         if isinstance(error, dist.DistError) or any(sign in str(error) for sign in ("gloo", "NCCL")):
-            raise Abandoned("another process of the run has ended, and this one cannot go on without it") from error
+            raise Abandoned("another process of the run has ended, and this one cannot continue without it") from error
         raise
     finally:
         # To let go of the last tensors, gloo's threads need the interpreter, and the group's end waits for them without
@@ -214,6 +214,6 @@ def _fresh(store: dist.Store, rank: int, count: int) -> dist.Store:
                 store.set(f"answers/{store.get(f'calls/{other}').decode()}", mine)
         silent = {other for other in silent if not store.check([f"heard/{mine}/{other}"])}
         if time.monotonic() > deadline:
-            raise UserError(f"{len(silent)} of {count} processes did not come")
+            raise UserError(f"{len(silent)} of {count} processes did not start")
         time.sleep(0.02)
     return dist.PrefixStore(mine, store)

@@ -127,8 +127,8 @@ class DistributedTraining(Training):
     def _check_sum(self, whole: Tensor, parts: Tensor) -> None:
         if not torch.isclose(whole, parts, rtol=1e-3, atol=1e-5):
             raise UserError(
-                f"{self.task.method} cannot train --distributed: its losses are not means over graphs, or what it "
-                "gives for a graph depends on the other graphs of the batch"
+                f"{self.task.method} cannot train --distributed: its losses are not means over graphs, or its output "
+                "for a graph depends on the other graphs of the batch"
             )
 
     def step(self, ids: np.ndarray, key: int, own_weight: float) -> Tensor:

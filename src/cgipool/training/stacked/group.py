@@ -78,8 +78,8 @@ class Group:
             if len(self.tasks) > 1:  # fewer splits need less, as each has its own columns
                 raise
             raise UserError(
-                f"{self.graphs.name} does not fit into the memory of {self.device}, where this trainer holds all of "
-                "it; to read it batch by batch: torchrun --nproc-per-node 1 -m cgipool train … --distributed"
+                f"{self.graphs.name} does not fit into the memory of {self.device}, which must hold the whole data "
+                "set; to read it batch by batch: torchrun --nproc-per-node 1 -m cgipool train … --distributed"
             ) from None
 
     def _put(self, values: Any) -> Tensor:

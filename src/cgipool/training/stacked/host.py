@@ -208,12 +208,12 @@ class Run:
                 self.best[task.number] = (float.fromhex(header["best_loss"]), int(header["best_epoch"]))
                 self.before[task.number] = seconds_of(header)
             except (KeyError, ValueError) as error:
-                raise UserError(f"{path} does not fit this training: {error}") from None
+                raise UserError(f"{path} does not match this training: {error}") from None
         try:
             self.group.restore(self.epoch, states, [self.best[task.number] for task in self.group.tasks])
         except (KeyError, RuntimeError) as error:
             path = self.group.tasks[0].folder / CHECKPOINT
-            raise UserError(f"{path} does not fit this training: {' '.join(str(error).split())}") from None
+            raise UserError(f"{path} does not match this training: {' '.join(str(error).split())}") from None
 
 
 def _log(task: Job) -> Log:
