@@ -19,7 +19,7 @@ def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_as_many_jobs_as_trainings_or_cores(capsys: pytest.CaptureFixture[str]) -> None:
     tell_of_jobs(20, 100.0, "cpu", 1)
-    assert "on 4 cores each; --jobs 4 trains 4 at a time" in capsys.readouterr().err
+    assert "on 4 cores each; --jobs 4 trains 4 in parallel" in capsys.readouterr().err
     tell_of_jobs(3, 100.0, "cpu", 1)
     assert "--jobs 3 trains 3 at a time" in capsys.readouterr().err
 
@@ -47,4 +47,4 @@ def test_the_commands_say_it_once(
             ["compare", "motifs", "--methods", "none", "--splits", "2", "--store", f"store-{said}"],
         ):
             assert main([*command, *SHORT]) == 0
-            assert capsys.readouterr().err.count("--jobs 2 trains 2 at a time") == said
+            assert capsys.readouterr().err.count("--jobs 2 trains 2 in parallel") == said

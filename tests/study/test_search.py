@@ -363,7 +363,7 @@ def but(path: str, value: Any) -> dict[str, Any]:
         ("rung.1.epochs", 0, "epochs must be at least 1"),
         ("one_at_a_time.keep", 2, "unknown key of one at a time 'keep'"),
         ("one_at_a_time", 3, "one_at_a_time must be a table"),
-        ("name", "a/b", "the name 'a/b' must be letters"),
+        ("name", "a/b", "the name 'a/b' may have only letters"),
     ],
 )
 def test_refusals(path: str, value: Any, said: str) -> None:

@@ -80,7 +80,7 @@ def test_shards_make_the_whole(file: Path, tmp_path: Path, capsys: pytest.Captur
         said = ok(capsys, "study", "run", file, "--store", tmp_path / shard[0], "--shard", shard)
         assert "1 of 1 cell is" in said
     whole = tmp_path / "whole"
-    assert "2 cells taken" in ok(capsys, "study", "merge", whole, tmp_path / "1", tmp_path / "2")
+    assert "2 cells copied" in ok(capsys, "study", "merge", whole, tmp_path / "1", tmp_path / "2")
     assert len(read_book(whole).records) == 2
     assert "0 cells taken" in ok(capsys, "study", "merge", whole, tmp_path / "1")
 
@@ -244,7 +244,7 @@ def test_compare_with_a_method_that_fails(
     words = ("--splits", "1", "--set", "width=8", "--set", "epochs=1", "--store", "runs")
     assert main(["compare", "motifs", "--methods", "majority,fragile:Pool", *words]) == 1
     said = capsys.readouterr()
-    assert "1 of 2 cells is in runs, 1 of them new; 1 failed (`cgipool study status runs` says why)" in said.out
+    assert "1 of 2 cells is in runs, 1 of them new; 1 failed (`cgipool study status runs` shows why)" in said.out
     assert main(["compare", "motifs", "--methods", "majority,ecfp-rf", *words]) == 2
     assert "needs molecules, and motifs is not a set of molecules" in capsys.readouterr().err
 

@@ -116,6 +116,6 @@ def _reader_is_gone() -> bool:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
         return True
-    except (OSError, ValueError):  # a full disk has been told; a closed stream needs no flush
+    except (OSError, ValueError):  # a full disk was reported before; a closed stream needs no flush
         return False
     return False

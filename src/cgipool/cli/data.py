@@ -148,7 +148,7 @@ def import_(
 
 @contextmanager
 def _importing() -> Iterator["ImportProgress"]:
-    """Gives what an import tells how far it is: one line that changes on a terminal, a line now and then elsewhere."""
+    """Yields a callback for the progress of an import: one changing line on a terminal, occasional lines elsewhere."""
     from cgipool.cli.progress import SECONDS, stderr
 
     console, alive = stderr()

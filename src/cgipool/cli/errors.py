@@ -43,7 +43,7 @@ MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
 
 
 class Interrupted(Exception):
-    """Ctrl-C; the message says how to go on."""
+    """Ctrl-C; the message says how to continue."""
 
 
 @contextmanager

@@ -85,7 +85,7 @@ def explain(
 
 
 def _check_drawing(graph: str | None, out: Path | None, against: Path | None) -> None:
-    """Options that go together, told before anything is read."""
+    """Check options that depend on each other, before anything is read."""
     if graph is None and (out is not None or against is not None):
         raise UserError(f"--{'against' if out is None else 'out'} needs --graph ID")
     if out is not None and out.suffix.lower() not in FORMS:
@@ -164,7 +164,7 @@ def _measure(model: "FittedModel", graphs: "GraphSet", member: int, seed: int) -
 
 
 def faithfulness_tables(found: "Faithfulness", name: str) -> list["Table | str"]:
-    """What the kept nodes are worth; a line in the place of what cannot be told."""
+    """How well the kept nodes predict; a line replaces what cannot be measured."""
     from cgipool.cli.tables import plain_table
 
     shown: list[Table | str] = [""]

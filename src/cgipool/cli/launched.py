@@ -13,12 +13,12 @@ from cgipool.cli.errors import exclude
 from cgipool.errors import UserError
 
 WAIT_SECONDS = 8.0
-"""The first process meets an error that all meet at most by so much later than the others."""
+"""Longest delay with which the first process meets an error that all processes meet."""
 
 
 def spoken_once(command: Callable[..., None]) -> Callable[..., None]:
-    """Of a command that several processes run, an error is told by one: the others wait for torchrun to end them. Those
-    that torchrun starts anew have nothing to add to it."""
+    """If several processes run a command, only one prints an error; the others wait until torchrun ends them.
+    Processes that torchrun restarts print nothing more."""
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
@@ -44,7 +44,7 @@ def spoken_once(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _give_way(error: UserError) -> None:
-    """Wait for who has more to say of an error: the first process, or the one that left the others alone."""
+    """Let the process that knows most about an error print it: the first one, or the one that ended early."""
     from cgipool.training.distributed.process_group import Abandoned, is_first
 
     if isinstance(error, Abandoned):
@@ -54,8 +54,7 @@ def _give_way(error: UserError) -> None:
 
 
 def _may_pass(error: UserError) -> bool:
-    """Whether the same command may do better when it is started anew: without the process that is gone, or when the
-    disk has room again."""
+    """Whether a restart may succeed: without the process that has ended, or when the disk has space again."""
     from cgipool.training.distributed.process_group import Abandoned
 
     return isinstance(error, Abandoned) or isinstance(error.__context__, OSError)

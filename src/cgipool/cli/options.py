@@ -35,8 +35,8 @@ POSITIVE = Annotated[
     str | None,
     typer.Option(
         metavar="CLASS",
-        help="Class whose ROC-AUC and PR-AUC are shown; all classes are stored. Default: class 1 of a data set known by "
-        "name, the rarer class of your own data, or the mean over more than two classes.",
+        help="Class whose ROC-AUC and PR-AUC are shown; all classes are stored. Default: class 1 of a data set known "
+        "by name, the rarer class of your own data, or the mean over more than two classes.",
     ),
 ]
 AS_JSON = Annotated[bool, typer.Option("--json", help="Print only a JSON object on stdout.")]

@@ -126,7 +126,7 @@ def _predict(
     if shard == "rank" and out is not None:
         out = out.with_name(f"{out.stem}-{number}-of-{shards}{out.suffix}")
     began = time.monotonic()
-    first = list(itertools.islice(parts, 1))  # what is wrong with Ray is told before anything is written
+    first = list(itertools.islice(parts, 1))  # raises errors of Ray before anything is written
     unsure = 0
 
     def write(stream: TextIO) -> None:

@@ -40,8 +40,8 @@ def stderr() -> tuple[Console, bool]:
 
 @contextmanager
 def reporting(splits: int | None, epochs: int, patience: int, ensemble: int = 1) -> Iterator["ProgressCallback"]:
-    """Gives what `train` tells its progress to; each split has so many members of an ensemble. Without splits it is one
-    model that trains, or one ensemble."""
+    """Yields a callback for the progress of `train`; `ensemble` is the number of members per split. Without splits,
+    one model or one ensemble is trained."""
     console, bars = stderr()
     if not bars:
         yield Lines(console, splits, epochs, ensemble)
@@ -69,7 +69,7 @@ class Bars:
         self.done = 0
 
     def __call__(self, told: "Told") -> None:
-        """Takes what `train` tells."""
+        """Shows a progress report of `train`."""
         if told.done:
             self._finish(told)
             return
@@ -93,14 +93,14 @@ class Bars:
 
 
 class Lines:
-    """Plain lines: the end of each split, and how it goes every few seconds."""
+    """Plain lines: the end of each split, and its progress every few seconds."""
 
     def __init__(self, console: Console, splits: int | None, epochs: int, ensemble: int = 1) -> None:
         self.console, self.splits, self.epochs, self.ensemble = console, splits, epochs, ensemble
         self.last: dict[tuple[int, int], float] = {}
 
     def __call__(self, told: "Told") -> None:
-        """Takes what `train` tells."""
+        """Shows a progress report of `train`."""
         now, number = time.monotonic(), (told.split, told.member)
         if told.done:
             self._print(ending(told, self.splits, self.ensemble))
@@ -116,7 +116,7 @@ class Lines:
 
 
 def name_of(told: "Told", splits: int | None, ensemble: int) -> str:
-    """What is training: a split, one of so many members of its ensemble, or without splits the model or its member."""
+    """What is training: a split, a member of its ensemble, or without splits the model or its member."""
     member = f"member {told.member}" if ensemble > 1 else ""
     if splits is None:
         return member or "model"
@@ -131,7 +131,7 @@ def ending(told: "Told", splits: int | None, ensemble: int) -> str:
 
 @contextmanager
 def downloading(name: str = "data set") -> Iterator[Callable[[int, int | None], None]]:
-    """Gives what a download tells its bytes to; nothing is shown unless there is one."""
+    """Yields a callback for the bytes of a download; nothing is shown unless there is one."""
     console, bars = stderr()
     columns = (TextColumn("{task.description}", markup=False), BarColumn(24), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=console, transient=True, disable=not bars) as progress:
@@ -150,7 +150,7 @@ def downloading(name: str = "data set") -> Iterator[Callable[[int, int | None], 
 
 @contextmanager
 def watching(cells: Sequence["Cell"], store: "Store", estimate: Estimate, devices: int) -> Iterator["StudyLines"]:
-    """Gives what a run tells its progress to."""
+    """Yields a watcher that shows the progress of a run."""
     console, bars = stderr()
     if not bars:
         yield StudyLines(console, cells, store, estimate, devices)
@@ -170,7 +170,7 @@ def _test_accuracy(row: dict[str, Any]) -> float:
 
 
 class StudyLines(Watcher):
-    """Plain lines: what begins and ends, and how it goes every few seconds."""
+    """Plain lines: the start and end of cells, and their progress every few seconds."""
 
     def __init__(
         self, console: Console, cells: Sequence["Cell"], store: "Store", estimate: Estimate, devices: int
@@ -182,11 +182,11 @@ class StudyLines(Watcher):
         """Seconds that cells took in this run, and that had been estimated for them."""
         self.began: dict[str, float] = {}
         self.accuracy: Callable[[dict[str, Any]], float | None] = _test_accuracy
-        """What is told of each split of a finished cell."""
+        """The value that is shown for each split of a finished cell."""
         self.last = time.monotonic()
 
     def begins(self, cell: "Cell") -> None:
-        """A cell is taken in hand."""
+        """The training of a cell starts."""
         self.began[cell.key] = time.monotonic()
         self.print(f"{cell.name}: starting ({len(self.done)} of {counted(len(self.cost), 'cell')} done{self.left()})")
 
@@ -234,7 +234,7 @@ class StudyLines(Watcher):
 
 
 class StudyBars(StudyLines):
-    """One bar for the study, by estimated time, and one for each cell in hand."""
+    """One bar for the study, by estimated time, and one for each running cell."""
 
     def __init__(
         self, progress: Progress, cells: Sequence["Cell"], store: "Store", estimate: Estimate, devices: int
@@ -248,7 +248,7 @@ class StudyBars(StudyLines):
         self._show()
 
     def begins(self, cell: "Cell") -> None:
-        """A cell is taken in hand."""
+        """The training of a cell starts."""
         self.began[cell.key] = time.monotonic()
         self.bars[cell.key] = self.progress.add_task(cell.name, total=self.cost[cell.key], state="")
         self.ends[cell.key] = set()

@@ -92,7 +92,7 @@ def status_lines(
 
 
 def _holder_line(name: str, holder: "Holder", expiry: float) -> str:
-    """Who has a cell in hand, or had it."""
+    """Which process trains a cell, or did so before it was abandoned."""
     who = f"{holder.host}, process {holder.pid}"
     if not holder.expired:
         return f"running: {name}: {who}, seen {holder.age:.0f} s ago"

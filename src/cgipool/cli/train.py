@@ -198,8 +198,8 @@ def train(
         str | None,
         typer.Option(
             metavar="CLASS",
-            help="Class whose ROC-AUC and PR-AUC are shown; all classes are stored. Default: class 1 of a data set known "
-            "by name, the rarer class of your own data, or the mean over more than two classes.",
+            help="Class whose ROC-AUC and PR-AUC are shown; all classes are stored. Default: class 1 of a data set "
+            "known by name, the rarer class of your own data, or the mean over more than two classes.",
             rich_help_panel=OUTPUT,
         ),
     ] = None,

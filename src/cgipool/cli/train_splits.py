@@ -135,7 +135,7 @@ def _tell_of_new_run(run: dict[str, Any]) -> None:
 
 @contextmanager
 def _stopped(out: Path | None) -> Iterator[None]:
-    """Ctrl-C inside ends with a line that says how to go on."""
+    """Ctrl-C inside ends with a line that says how to continue."""
     try:
         yield
     except KeyboardInterrupt:

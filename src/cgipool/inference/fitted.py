@@ -235,7 +235,7 @@ def fit(
 
     `settings` change single settings of the recipe. No graph is held back for a test: what to expect of a model is
     what `train` measures on splits. `sample_weight` [G] is how much each graph counts in the loss. The training is kept
-    in `folder`, so that with `resume` a killed one goes on; without a name, in a temporary one.
+    in `folder`, so that `resume` continues an interrupted one; without a name, in a temporary one.
     """
     seed = whole_number("seed", seed)
     check_graphs(graphs)

@@ -1,6 +1,6 @@
 """Predictions for many graphs, a chunk at a time, so that memory does not grow with their number.
 
-A graph that is broken is told with its number and its reason, and the rest goes on. Shapes: C classes.
+A broken graph is reported with its number and the reason; the others are predicted. Shapes: C classes.
 """
 
 import csv
@@ -25,7 +25,7 @@ class Row(NamedTuple):
 
     id: str
     probabilities: NDArray[np.float64] | None
-    """[C]; None for a graph that cannot be read, or for which the model's answer is not finite."""
+    """[C]; None for a graph that cannot be read, or for which the model's output is not finite."""
     reason: str = ""
     """Why there are none."""
     kept: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class Rows(NamedTuple):
     hollow: int = 0
     """Graphs without nodes, which all have the same prediction."""
     unsure: int = 0
-    """Graphs for which the model's answer is not finite."""
+    """Graphs for which the model's output is not finite."""
 
 
 def written(

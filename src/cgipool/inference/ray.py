@@ -53,7 +53,7 @@ def in_order(count: int, model: Path, wish: Wish, firsts: range, end: int) -> It
     has `count` tasks at a time. One whose worker or node dies is begun again."""
     ray = ray_package()
     gpus = 1 if wish.device == "cuda" else 0
-    # By max_calls a process with a GPU goes on with the next range; by default it would end, and the model with it.
+    # With max_calls=0, a GPU process continues with the next range. By default it would end and lose the model.
     task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=3, max_calls=0)(predict_range)
     content = ray.put(model.read_bytes())
     waiting, under_way = deque(firsts), deque[Any]()

@@ -149,7 +149,7 @@ def _check_wanted(wanted: Mapping[str, Sequence[str]], axes: Mapping[str, list[A
 
 
 def check_keys(given: dict[str, Any], texts: Sequence[str], tables: Sequence[str], others: Sequence[str] = ()) -> None:
-    """An error unless a file has these keys alone, and texts and tables where they are due."""
+    """Raise an error unless a file has only these keys, with strings and tables where they are required."""
     for name in given:
         if name not in (*texts, *tables, *others):
             raise unknown("key", name, (*texts, *tables, *others))

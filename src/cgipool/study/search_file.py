@@ -1,6 +1,6 @@
 """The space of a search: the choices that each setting has. Trials are drawn from it, and taken apart again.
 
-A trial is told by what it changes in the base recipe; the base changes nothing.
+A trial is described by its changes to the base recipe; the base itself changes nothing.
 """
 
 import functools
@@ -20,7 +20,7 @@ from cgipool.training.recipe import SETTINGS, STRONG, Recipe, value_of
 BASE, WINNER = "base", "winner"
 
 ATTEMPTS = 1000
-"""Draws for each trial that is wanted, before the space counts as too small for so many."""
+"""Draws for each requested trial, before the space counts as too small."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ REPORTED, REPORTED_SEED = 20, 0
 
 @dataclass(frozen=True)
 class Rung:
-    """One round of trials. Each has splits of its own, so that who was lucky on one round's is judged anew."""
+    """One round of trials. Each has its own splits, so that a lucky result of one round does not carry over."""
 
     name: str
     count: int
@@ -218,7 +218,7 @@ def _check_keys(given: dict[str, Any]) -> None:
 
 
 def _on_family(given: dict[str, Any], family: str, sets: Sets) -> dict[str, Any]:
-    """What a file says, with the data sets of one family alone. The settings drawn are the same."""
+    """The content of a file, with only the data sets of one family. The settings drawn are the same."""
     families = sorted({family_in(sets, name) for name in _names(given, "datasets", "the file")})
     if family not in families:
         raise unknown("family of these data sets", family, families)
