@@ -21,7 +21,7 @@ def test_as_many_jobs_as_trainings_or_cores(capsys: pytest.CaptureFixture[str]) 
     tell_of_jobs(20, 100.0, "cpu", 1)
     assert "on 4 cores each; --jobs 4 trains 4 in parallel" in capsys.readouterr().err
     tell_of_jobs(3, 100.0, "cpu", 1)
-    assert "--jobs 3 trains 3 at a time" in capsys.readouterr().err
+    assert "--jobs 3 trains 3 in parallel" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

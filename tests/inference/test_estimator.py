@@ -256,7 +256,7 @@ def test_weights_of_classes_as_scikit_learn_takes_them(graphs: GraphSet, y: np.n
     wrong = {"class 0": 1.0, "klass": 2.0}
     for bad, said in (
         (wrong, "does not match the labels"),
-        ({"class 0": -1.0}, "not negative"),
+        ({"class 0": -1.0}, "non-negative"),
         ("odd", "unknown class we"),
     ):
         with pytest.raises(UserError, match=said):

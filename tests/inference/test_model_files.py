@@ -237,7 +237,7 @@ def test_answers_that_are_not_finite_are_not_predictions(
     rows = [json.loads(line, parse_constant=refuse) for line in out.read_text().splitlines()]
     assert all(row["prediction"] is None and row["reason"] == NOT_FINITE for row in rows)
     assert main(["predict", *wild, "--strict"]) == 2
-    with pytest.raises(UserError, match="answer for graph 0 is not finite"):
+    with pytest.raises(UserError, match="output for graph 0 is not finite"):
         GraphClassifier.load(wild[0]).predict(graphs)
 
 

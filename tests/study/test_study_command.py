@@ -82,7 +82,7 @@ def test_shards_make_the_whole(file: Path, tmp_path: Path, capsys: pytest.Captur
     whole = tmp_path / "whole"
     assert "2 cells copied" in ok(capsys, "study", "merge", whole, tmp_path / "1", tmp_path / "2")
     assert len(read_book(whole).records) == 2
-    assert "0 cells taken" in ok(capsys, "study", "merge", whole, tmp_path / "1")
+    assert "0 cells copied" in ok(capsys, "study", "merge", whole, tmp_path / "1")
 
     key = next(iter(read_book(tmp_path / "1").records))
     path = tmp_path / "1" / "cells" / f"{key}.json"

@@ -246,8 +246,14 @@ def test_what_is_refused(graphs: GraphSet, tmp_path: Path) -> None:
         ({}, "already holds a run; resume it (--resume) or replace it (--overwrite)"),
         ({"resume": True, "ratio": 0.5}, "holds a run with a different ratio (0.8 then, 0.5 now); cannot resume it"),
         ({"resume": True, "seed": 3}, "holds a run with a different seed (0 then, 3 now); cannot resume it"),
-        ({"resume": True, "method": "cgi-rs"}, "with a different method (cgi then, cgi-rs now); cannot resume it"),
-        ({"resume": True, "split_kind": "stratified"}, "with a different division into splits; cannot resume it"),
+        (
+            {"resume": True, "method": "cgi-rs"},
+            "holds a run with a different method (cgi then, cgi-rs now); cannot resume it",
+        ),
+        (
+            {"resume": True, "split_kind": "stratified"},
+            "holds a run with a different division into splits; cannot resume it",
+        ),
     ):
         with pytest.raises(UserError) as caught:
             run.train(graphs, out=out, **TINY | settings)
@@ -376,7 +382,7 @@ def test_a_full_disk_leaves_the_previous_file(tmp_path: Path, monkeypatch: pytes
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(UserError, match=r"cannot write .*result\.json: No space left on device; .* intact"):
+    with pytest.raises(UserError, match=r"cannot write .*result\.json: No space left on device; .* unchanged"):
         write_json(path, {"a": 2})
     assert json.loads(path.read_text()) == {"a": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
@@ -605,5 +611,5 @@ def test_a_run_does_not_go_on_elsewhere(graphs: GraphSet, tmp_path: Path) -> Non
     run.train(graphs, out=tmp_path / "run", **TINY)
     known = json.loads((tmp_path / "run" / "run.json").read_text())
     (tmp_path / "run" / "run.json").write_text(json.dumps(known | {"device": "cuda"}))
-    with pytest.raises(UserError, match=r"another device \(cuda then, cpu now\)"):
+    with pytest.raises(UserError, match=r"different device \(cuda then, cpu now\)"):
         run.train(graphs, out=tmp_path / "run", resume=True, **TINY)
