@@ -247,7 +247,7 @@ def test_a_split_column_of_graphs(tmp_path: Path, capsys: pytest.CaptureFixture[
         edges="graph,source,target\n" + "".join(f"g{g},{u},{u + 1}\n" for g in range(20) for u in range(3)),
     )
     assert main(["data", "import", str(path), "--out", str(tmp_path / "set")]) == 0
-    assert "by the column 'split'" in capsys.readouterr().out
+    assert "from the column 'split'" in capsys.readouterr().out
     tiny = ["--width", "8", "--epochs", "2", "--method", "topk", "--json"]
     for how in ([], ["--split-kind", "given"]):
         out = tmp_path / f"run{len(how)}"
