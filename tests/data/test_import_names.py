@@ -254,7 +254,7 @@ def test_a_split_column_of_graphs(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert main(["train", str(tmp_path / "set"), *tiny, *how, "--out", str(out)]) == 0
         said = capsys.readouterr().err
         assert "using the split in the column 'split' of the source" in said
-        assert "name 19 of the 20 graphs" in said
+        assert "use 19 of the 20 graphs" in said
         (split,) = json.loads((out / "splits.json").read_text())["splits"]
         assert (split["train"], split["val"], split["test"]) == (list(range(14)), [14, 15], [16, 17, 18])
     assert main(["train", str(tmp_path / "set"), *tiny, "--splits", "1"]) == 0

@@ -536,13 +536,13 @@ def test_broken_graphs_of_older_sets_are_told(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("motifs",), "say what to explain"),
+        (("motifs",), "nothing to explain: use"),
         (("motifs", "--graph", "1000"), "there is no graph 1000; motifs has 1,000, numbered from 0"),
         (("motifs", "--graph", "-1"), "no graph of motifs has the id '-1', and it is not a position"),
         (("motifs", "--graph", "1", "--member", "3"), "there is no member 3"),
         (("motifs", "--graph", "1", "--out", "a.pdf"), "must end in .svg, .png, .html"),
         (("motifs", "--graph", "1", "--out", "no/where/a.svg"), "there is no folder no/where"),
-        (("motifs", "--graph", "1", "--out", "a.png", "--against", "MODEL"), "in a page only"),
+        (("motifs", "--graph", "1", "--out", "a.png", "--against", "MODEL"), "can only be drawn on a page"),
         (("motifs", "--out", "a.png"), "--out needs --graph"),
         (("motifs", "--scores", "no/where/a.csv"), "there is no folder no/where"),
         (("nowhere.zip", "--graph", "1"), "there is no data set at nowhere.zip"),
