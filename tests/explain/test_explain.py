@@ -572,7 +572,7 @@ def test_all_rows_of_a_table_are_not_explained(
     assert main(["explain", str(model_file), str(tmp_path / "new.csv"), option]) == 2
     error = capsys.readouterr().err
     assert "--graph ID explains single rows" in error
-    assert f"for {option.split('=')[0]} import it first: cgipool data import" in error
+    assert f"for {option.split('=')[0]}, import it first: cgipool data import" in error
 
 
 def test_a_model_that_does_not_fit() -> None:
