@@ -35,7 +35,7 @@ def test_a_resumed_fit_is_the_whole_one(
 
     with pytest.raises(end):
         fit(graphs, ensemble=ensemble, folder=folder, tell=stop, **TINY)
-    with pytest.raises(UserError, match="holds a run already"):
+    with pytest.raises(UserError, match="already holds a run"):
         fit(graphs, ensemble=ensemble, folder=folder, **TINY)
     again = fit(
         graphs,

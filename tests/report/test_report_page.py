@@ -1,9 +1,7 @@
 """The page as a file: self-contained, its data safe between tags, its parts in the wheel."""
 
-import base64
 import json
 import re
-import zlib
 from importlib.resources import files
 from itertools import accumulate
 from pathlib import Path
@@ -17,18 +15,7 @@ from cgipool.report.shown import axis, mean_and_error
 from cgipool.report.view import Entry
 from cgipool.study.records import Wanted, read_book
 from cgipool.study.statistics import Summary
-
-
-def data_of(page: str) -> dict:
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    assert found
-    data = json.loads(found[1])
-    data["studies"] = [
-        json.loads(zlib.decompress(base64.b64decode(study["packed"]))) | {"name": study["name"]}
-        for study in data["studies"]
-    ]
-    data["cells"] = {key: cell for study in data["studies"] for key, cell in study["cells"].items()}
-    return data
+from report_pages import data_of
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ from cgipool.files import sealed
 from cgipool.study.plan import read_study
 from cgipool.study.records import read_book
 from cgipool.study.store import Store
+from report_pages import data_of
 
 STUDIES = [
     path for path in (Path(__file__).resolve().parents[2] / "studies").glob("*.toml") if "search" not in path.stem
@@ -70,7 +71,7 @@ def test_from_a_file_to_a_page(file: Path, tmp_path: Path, capsys: pytest.Captur
     assert ", 0 of them new" in ok(capsys, "study", "run", file, "--store", store)
     assert ok(capsys, "study", "status", store).split()[-6:] == ["two", "2", "2", "0", "0", "0"]
     assert "2 of 2 cells are there" in ok(capsys, "report", store, "--out", tmp_path / "report")
-    page = (tmp_path / "report" / "index.html").read_text()
+    page = json.dumps(data_of((tmp_path / "report" / "index.html").read_text()))
     assert "Two methods" in page
     assert "cgipool train motifs --method topk" in page
 
