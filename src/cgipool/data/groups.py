@@ -1,0 +1,158 @@
+"""How graphs are dealt to the sides of a split: by the shares of labels, or in whole groups.
+
+Groups are graphs without a difference, scaffolds, and clusters of molecules.
+"""
+
+import heapq
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cgipool.data.describe import wl_classes
+from cgipool.data.graphs import GraphSet
+from cgipool.errors import UserError
+
+Ids = NDArray[np.int64]
+
+GROUPS = {"distinct": "distinct graphs", "scaffold": "scaffolds", "cluster": "clusters"}
+"""Kinds of splits that keep groups together, and what the groups are."""
+
+
+def group_numbers(graphs: GraphSet, kind: str) -> Ids:
+    """[G] the number of each graph's group."""
+    if kind == "scaffold":
+        from cgipool.data.molecule_groups import scaffold_numbers  # RDKit, which only molecules need
+
+        return scaffold_numbers(graphs)
+    if kind == "cluster":
+        from cgipool.data.molecule_groups import cluster_numbers
+
+        return cluster_numbers(graphs)
+    return wl_classes(graphs)
+
+
+def sizes_of(n: int) -> Ids:
+    """[3] how many of n graphs train, validate and test: ⌊0.8 n⌋, ⌊0.1 n⌋ and the rest."""
+    train, val = n * 8 // 10, n // 10
+    return np.array([train, val, n - train - val])
+
+
+def generator_of(seed: int, index: int) -> np.random.Generator:
+    """The source of the draws of one split."""
+    if seed < 0 or index < 0:
+        raise UserError(f"seed and split number must not be negative: {seed}, {index}")
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, index])))
+
+
+def side_of_class(members: Ids, sizes: Ids, generator: np.random.Generator) -> Ids:
+    """[classes] side of each class of twins, drawn by the room left on the sides, large classes first.
+
+    The classes of one graph come last and fill what is left, so the sizes are met wherever enough of them exist.
+    """
+    side = np.empty(len(members), dtype=np.int64)
+    room = sizes.copy()
+    order = generator.permutation(len(members))
+    order = order[np.argsort(-members[order], kind="stable")]
+    shared = order[members[order] > 1]
+    for c, draw in zip(shared, generator.random(len(shared)), strict=True):
+        fits = np.where(room >= members[c], room, 0)
+        if not fits.any():
+            fits = room == room.max()
+        side[c] = np.searchsorted(np.cumsum(fits), draw * fits.sum(), side="right")
+        room[side[c]] -= members[c]
+    single = order[len(shared) :]
+    free = np.repeat(np.arange(3), np.maximum(room, 0))
+    side[single] = generator.permutation(free)[: len(single)]
+    return side
+
+
+def sides_of_groups(group: Ids, generator: np.random.Generator) -> Ids:
+    """[G] the side of each graph: whole groups, sizes as near 80, 10 and 10 % as that allows, and no side empty."""
+    members = np.bincount(group)
+    side = side_of_class(members, sizes_of(len(group)), generator)
+    order = generator.permutation(len(members))
+    order = order[np.argsort(members[order], kind="stable")]
+    for empty in np.flatnonzero(np.bincount(side, minlength=3) == 0):
+        # A smallest group of a side that has several goes to the empty side.
+        spare = np.bincount(side, minlength=3)[side[order]] > 1
+        side[order[np.argmax(spare)]] = empty
+    return side[group]
+
+
+def folds_of_groups(graphs: GraphSet, k: int, kind: str, generator: np.random.Generator) -> Ids:
+    """[G] the fold of each graph: whole groups, the largest first, each into the fold that has fewest graphs. Groups of
+    equal size come in random order."""
+    group = group_numbers(graphs, kind)
+    members = np.bincount(group)
+    if len(members) < k:
+        raise UserError(f"{graphs.name}: {len(members)} {GROUPS[kind]} cannot make {k} folds")
+    order = generator.permutation(len(members))
+    order = order[np.argsort(-members[order], kind="stable")]
+    fold = np.empty(len(members), dtype=np.int64)
+    loads = [(0, i) for i in range(k)]
+    for number in order:
+        load, place = loads[0]
+        fold[number] = place
+        heapq.heapreplace(loads, (load + int(members[number]), place))
+    return fold[group]
+
+
+QUANTILES, RARE = 10, 10
+"""Strata of a regression target; label combinations with fewer graphs than this share one stratum."""
+
+
+def strata_of(graphs: GraphSet) -> Ids:
+    """[G] the groups that a stratified split keeps in proportion.
+
+    Classes; deciles of the first target column of a regression, with missing values apart; combinations of labels of a
+    multi-label task, the rare ones together (only where graphs are held back: splits and folds use `sides_by_labels`).
+    """
+    if graphs.targets is None:
+        return graphs.y
+    if graphs.task == "regression":
+        column = graphs.targets[:, 0]
+        known = np.flatnonzero(~np.isnan(column))
+        stratum = np.full(graphs.n_graphs, QUANTILES, np.int64)
+        order = known[np.argsort(column[known], kind="stable")]
+        stratum[order] = np.arange(len(order)) * QUANTILES // max(len(order), 1)
+        return np.unique(stratum, return_inverse=True)[1].astype(np.int64)
+    _, pattern, count = np.unique(np.nan_to_num(graphs.targets), axis=0, return_inverse=True, return_counts=True)
+    pattern = np.where(count[pattern.ravel()] < RARE, len(count), pattern.ravel())
+    return np.unique(pattern, return_inverse=True)[1].astype(np.int64)
+
+
+def sides_by_shares(y: Ids, sizes: Ids, generator: np.random.Generator) -> Ids:
+    """[G] side of each graph: each class within one graph of its share, the sides of exactly these sizes."""
+    members = np.bincount(y)
+    quota = np.outer(members, sizes) // len(y)
+    room = sizes - quota.sum(axis=0)
+    for c, left in enumerate(members - quota.sum(axis=1)):
+        # Handing a class's left-over graphs to the sides that lack most always comes out even (Gale and Ryser).
+        lacking = np.argsort(-room, kind="stable")[:left]
+        quota[c, lacking] += 1
+        room[lacking] -= 1
+    side = np.empty(len(y), dtype=np.int64)
+    for c in range(len(members)):
+        side[generator.permutation(np.flatnonzero(y == c))] = np.repeat(np.arange(3), quota[c])
+    return side
+
+
+def sides_by_labels(labels: NDArray[np.bool_], sizes: Ids, generator: np.random.Generator) -> Ids:
+    """[G] the side of each graph by iterative stratification (Sechidis et al. 2011); labels [G, T] are where it is 1.
+
+    The rarest label comes first: each of its graphs goes to the side that lacks most graphs with this label. Graphs
+    without a label fill what is left.
+    """
+    n = len(labels)
+    lacking = np.outer(labels.sum(0), sizes / n)
+    room = sizes.astype(np.float64)
+    side = np.full(n, -1, np.int64)
+    while (count := labels[side < 0].sum(0)).any():
+        rarest = int(np.argmin(np.where(count > 0, count, n + 1)))
+        for graph in generator.permutation(np.flatnonzero((side < 0) & labels[:, rarest])):
+            chosen = max(np.flatnonzero(room), key=lambda s: (lacking[rarest, s], room[s]))
+            side[graph] = chosen
+            lacking[labels[graph], chosen] -= 1
+            room[chosen] -= 1
+    side[generator.permutation(np.flatnonzero(side < 0))] = np.repeat(np.arange(len(sizes)), room.astype(np.int64))
+    return side

@@ -1,0 +1,94 @@
+"""The interface of a task.
+
+Shapes: B graphs of a batch, n graphs, O outputs of the network, T target columns, C classes.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cgipool.data.batch import Batch
+from cgipool.data.graphs import GraphSet
+from cgipool.task.metrics import METRICS, Metric
+
+Floats = NDArray[np.float64]
+
+
+class Truth(NamedTuple):
+    """The targets of some graphs. A `Batch` has them too."""
+
+    y: Tensor
+    """[B] int64 classes."""
+    targets: Tensor
+    """[B, T] float32, NaN where missing; T is 0 for classification."""
+
+
+class Task(ABC):
+    """One kind of target: its loss, its metrics and its predictions."""
+
+    name: ClassVar[str]
+
+    def __init__(self, columns: tuple[str, ...]) -> None:
+        self.columns = columns
+        """Names of the classes, or of the target columns."""
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """The metrics by name."""
+        return METRICS[self.name]
+
+    @property
+    def primary(self) -> str:
+        """The metric by which models are compared."""
+        return next(iter(self.metrics))
+
+    @property
+    def outputs(self) -> int:
+        """O, the number of outputs of the network."""
+        return len(self.columns)
+
+    @abstractmethod
+    def targets(self, graphs: GraphSet, ids: NDArray[Any]) -> NDArray[Any]:
+        """What the metrics compare predictions with: classes [n], or columns [n, T] with NaN where missing."""
+
+    @abstractmethod
+    def constants(self, graphs: GraphSet, ids: NDArray[Any], class_weight: str | None) -> Tensor:
+        """What the loss needs to know of the training graphs, as one float32 tensor: it can be stacked over splits."""
+
+    @abstractmethod
+    def baseline(self, graphs: GraphSet, ids: NDArray[Any], weight: Floats | None = None) -> list[float]:
+        """[O] the best constant prediction for these graphs, without looking at a graph."""
+
+    @abstractmethod
+    def baseline_output(self, values: Tensor) -> Tensor:
+        """[O] the network's outputs that stand for a constant prediction; regression has targets of mean 0."""
+
+    @abstractmethod
+    def loss(
+        self, output: Tensor, truth: Truth | Batch, constants: Tensor, weight: Tensor, smoothing: float = 0.0
+    ) -> Tensor:
+        """The mean loss of a batch, a scalar. `weight` [B] weighs graphs, 0 for an empty slot; gaps do not count."""
+
+    @abstractmethod
+    def mass(self, truth: Truth | Batch, constants: Tensor, weight: Tensor) -> Tensor:
+        """What `loss` is a mean over: the sum of weights, a scalar. Means of batches are combined by it."""
+
+    @abstractmethod
+    def score(
+        self, output: Tensor, truth: Truth | Batch, constants: Tensor, there: Tensor, metric: str | None = None
+    ) -> Tensor:
+        """A metric on the device, by default the primary one: a scalar, NaN if it is not defined.
+
+        `there` [B] is 1 for a graph and 0 for an empty slot.
+        """
+
+    @abstractmethod
+    def predictions(self, output: Tensor, constants: Tensor) -> Tensor:
+        """[…, B, O] predictions in double precision: probabilities, or values in the units of the targets."""
+
+    @abstractmethod
+    def evaluate(self, targets: NDArray[Any], predictions: Floats) -> dict[str, Any]:
+        """All metrics by name; None where one is not defined."""

@@ -1,0 +1,87 @@
+"""Several 0/1 columns per graph, gaps allowed: binary cross-entropy of each column.
+
+Shapes: B graphs of a batch, n graphs, T columns.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cgipool.data.batch import Batch
+from cgipool.data.graphs import GraphSet
+from cgipool.task.base import Floats, Task, Truth
+from cgipool.task.device import LABELS, nan_mean
+from cgipool.task.metrics import label_report
+
+
+class MultiLabel(Task):
+    """A sigmoid for each column."""
+
+    name = "multilabel"
+
+    def targets(self, graphs: GraphSet, ids: NDArray[Any]) -> NDArray[Any]:
+        """[n, T]."""
+        assert graphs.targets is not None
+        return np.asarray(graphs.targets[ids])
+
+    def constants(self, graphs: GraphSet, ids: NDArray[Any], class_weight: str | None) -> Tensor:
+        """[2, T] the weights of 0 and of 1 in each column: ones, or n / (2 · count) for "balanced"."""
+        weights = np.ones((2, self.outputs), np.float32)
+        if class_weight is not None:
+            values = self.targets(graphs, ids)
+            count = np.stack([(values == 0).sum(0), (values == 1).sum(0)])
+            both = (count > 0).all(0)
+            weights = np.where(both, count.sum(0) / (2.0 * np.maximum(count, 1)), 1.0).astype(np.float32)
+        return torch.from_numpy(weights)
+
+    def baseline(self, graphs: GraphSet, ids: NDArray[Any], weight: Floats | None = None) -> list[float]:
+        """[T] the rate of 1 in each column, over known values; one half without any."""
+        values = self.targets(graphs, ids)
+        known = ~np.isnan(values) * (1.0 if weight is None else weight[ids][:, None])
+        total = known.sum(0)
+        return np.where(total > 0, (np.nan_to_num(values) * known).sum(0) / np.maximum(total, 1e-12), 0.5).tolist()
+
+    def baseline_output(self, values: Tensor) -> Tensor:
+        """The log-odds of the rates, within ± 16."""
+        return torch.logit(values, eps=1e-7)
+
+    def loss(
+        self, output: Tensor, truth: Truth | Batch, constants: Tensor, weight: Tensor, smoothing: float = 0.0
+    ) -> Tensor:
+        """Weighted mean of binary cross-entropies over known values; a smoothed label is y (1 − ε) + ε / 2."""
+        target, each = self._known(output, truth, constants, weight)
+        target = target * (1.0 - smoothing) + 0.5 * smoothing
+        loss = F.softplus(output) - output * target
+        return (loss * each).sum() / each.sum().clamp(min=1e-12)
+
+    def mass(self, truth: Truth | Batch, constants: Tensor, weight: Tensor) -> Tensor:
+        """The weights of all known values."""
+        return self._known(truth.targets, truth, constants, weight)[1].sum()
+
+    def score(
+        self, output: Tensor, truth: Truth | Batch, constants: Tensor, there: Tensor, metric: str | None = None
+    ) -> Tensor:
+        """The mean of a metric over columns, by default of the ROC-AUC over columns that have both values."""
+        known = ~truth.targets.isnan() & (there > 0).unsqueeze(1)
+        p = self.predictions(output, constants)
+        target = torch.where(known, truth.targets.double(), torch.zeros_like(p))
+        return nan_mean(LABELS[metric or self.primary](p, target, known.double()))
+
+    def _known(self, output: Tensor, truth: Truth | Batch, constants: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """[B, T] the targets with 0 in gaps, and their weights, 0 in gaps."""
+        known = ~truth.targets.isnan()
+        target = torch.where(known, truth.targets, torch.zeros_like(truth.targets))
+        of_value = constants[0] * (1.0 - target) + constants[1] * target
+        return target, weight.unsqueeze(1) * known * of_value
+
+    def predictions(self, output: Tensor, constants: Tensor) -> Tensor:
+        """The probability of 1 in each column."""
+        return torch.sigmoid(output.double())
+
+    def evaluate(self, targets: NDArray[Any], predictions: Floats) -> dict[str, Any]:
+        """The mean of each metric over columns, areas over columns that have both values, and each column's."""
+        return label_report(targets, predictions)
