@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 import test_ops
 import torch
-from test_ops import NEIGHBORS, OPS, arguments, some_batch
+from test_ops import OPS, arguments, padded, some_batch
 from torch import Tensor
 
 pytest.importorskip("triton", reason="needs Triton")
@@ -18,12 +18,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 def stacked(name: str, seeds: range) -> list:
     """The arguments of an op on several random batches, in float64, with a split axis."""
-    batches = [list(arguments(some_batch(seed))[name]) for seed in seeds]
-    if name in NEIGHBORS:
-        at = NEIGHBORS[name]
-        room = max(len(args[at]) for args in batches)
-        for args in batches:
-            args[at] = torch.nn.functional.pad(args[at], (0, room - len(args[at])))
+    batches = padded(name, [list(arguments(some_batch(seed))[name]) for seed in seeds])
     return [torch.stack(c) if isinstance(c[0], Tensor) else c[0] for c in zip(*batches, strict=True)]
 
 
@@ -59,8 +54,33 @@ def test_large_ones_against_float64(name: str, monkeypatch: pytest.MonkeyPatch) 
     check_against_float64(name, range(2))
 
 
+EDGES = {"gine": 5, "gine_grad": 6, "attend": 7, "attend_grad": 10}
+"""Which argument of an op are the rows of the table of edge features, of all ops that read one."""
+
+
+@pytest.mark.parametrize("each", [False, True], ids=["few kinds", "each edge"])
+@pytest.mark.parametrize("name", EDGES)
+def test_edge_features_without_weights(name: str, each: bool) -> None:
+    """The other two ways of the kernels: all edges weigh 1; every entry has its own row of the table."""
+    args, at = stacked(name, range(2)), EDGES[name]
+    args[at + 2] = args[at + 3] = args[at + 2][:, :0]
+    if each:
+        room = args[at].shape[1]
+        random = torch.Generator().manual_seed(0)
+        args[at] = args[at + 1] = torch.stack([torch.randperm(room, generator=random) for _ in range(2)]).int()
+        table = {"gine": 1, "gine_grad": 2, "attend": 3, "attend_grad": 4}[name]
+        args[table] = torch.randn(2, room, args[table].shape[2], generator=random, dtype=torch.float64)
+        args[-1] = True
+    if name == "attend_grad":  # its results of going forward belong to these arguments
+        args[5:7] = OPS["attend"].run(*args[1:5], *args[7:])
+    check(name, args)
+
+
 def check_against_float64(name: str, seeds: range) -> None:
-    args = stacked(name, seeds)
+    check(name, stacked(name, seeds))
+
+
+def check(name: str, args: list) -> None:
     expected = OPS[name].run(*args)
     with unwritten_is_nan():
         result = ON_GPU[name].on_gpu(*map(single, args))

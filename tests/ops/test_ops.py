@@ -53,6 +53,13 @@ def some_batch(seed: int = 0) -> SimpleNamespace:
     def normal(*shape: int) -> torch.Tensor:
         return torch.randn(*shape, generator=random, dtype=torch.double)
 
+    weighted = adjacency * normal(positions, positions).abs()
+    codes = torch.randint(0, 7, (positions, positions), generator=random)
+
+    def entries(matrix: torch.Tensor) -> torch.Tensor:
+        """The values of a matrix at the entries of the neighbour lists."""
+        return torch.nn.functional.pad(matrix[adjacency > 0], (0, len(neighbor) - int(row_ptr[-1])))
+
     kept = torch.tensor([0, 2, 5, 10, 11])
     index = torch.tensor([3, -1, 0, 7, -1, 12, 5, 2])
     back = torch.full((positions,), -1)
@@ -91,14 +98,32 @@ def some_batch(seed: int = 0) -> SimpleNamespace:
         scale=normal(positions) * alive,
         table=normal(7, F),
         category=torch.randint(0, 7, (positions, 2), generator=random).int(),
+        weighted=weighted,
+        edge_weight=entries(weighted),
+        back_weight=entries(weighted.T),
+        number=torch.randint(0, 100, neighbor.shape, generator=random).int(),
+        codes=codes,
+        code=entries(codes).int(),
+        back_code=entries(codes.T).int(),
+        key=normal(positions, 2 * F),
+        values=normal(positions, 2 * F),
+        query=normal(positions, 2 * F),
+        edge_table=normal(7, 2 * F),
     )
 
 
 def arguments(b: SimpleNamespace) -> dict[str, tuple]:
     where, blocks, edges = (b.graph, b.slot_ptr), (b.slot_ptr, b.block_ptr), (b.row_ptr, b.neighbor)
     top, total = ops.readout(b.x, b.alive, *where)
+    listed = (b.alive, *edges, b.code, b.back_code, b.edge_weight, b.back_weight)
+    attention = (b.query, b.key, b.values, b.edge_table)
     return {
+        "gine": (b.x, b.table, *listed, False),
+        "gine_grad": (b.x.flip(0), b.x, b.table, *listed, False),
+        "attend": (*attention, *listed, 2, False),
+        "attend_grad": (b.values.flip(0), *attention, *ops.attend(*attention, *listed, 2, False), *listed, 2, False),
         "propagate": (b.x, b.scale, 0.5, b.row_ptr, b.neighbor),
+        "weighted_propagate": (b.x, b.scale, 0.5, *edges, b.edge_weight, b.back_weight),
         "degree": (b.alive, b.row_ptr, b.neighbor),
         "keep_top_k": (b.weight, b.alive, torch.tensor([1, 1, 2, 0, 3]), *where),
         "sums": (b.x, b.weight, *where),
@@ -124,7 +149,7 @@ def arguments(b: SimpleNamespace) -> dict[str, tuple]:
         "tile_convolve": (b.x, b.value[0, 0], b.scale, 0.5, b.bits, b.slot_ptr, True),
         "tile_induce": (b.bits, b.closed, b.slot_ptr, b.ends),
         "close_up": (b.keep, b.k, b.slot_ptr, torch.arange(len(b.x)).flip(0), 7),
-        "induce": (*edges, b.closed, b.opened),
+        "induce": (*edges, b.number, b.closed, b.opened),
         "pick_gated": (b.x, b.scale, b.closed, b.opened),
         "pick_gated_grad": (b.x[:7], b.x, b.scale, b.closed, b.opened),
         "order": (b.weight[:, 0], b.alive, *where),
@@ -133,7 +158,7 @@ def arguments(b: SimpleNamespace) -> dict[str, tuple]:
         "softmax_grad": (torch.randn_like(b.x), ops.softmax(b.x, b.alive, *where), *where),
         "neighbor_max": (b.x, b.alive, *edges),
         "neighbor_max_grad": (b.x, ops.neighbor_max(b.x, b.alive, *edges)[1], *edges),
-        "block_adjacency": (b.alive, 0.5, *edges, b.graph, *blocks, b.cells),
+        "block_adjacency": (b.alive, 0.5, *edges, b.edge_weight, b.graph, *blocks, b.cells),
         "block_mm": (b.first, b.x, True, *blocks),
         "block_convolve": (b.first, b.x, b.value[0, 0], True, *blocks),
         "block_outer": (b.x, b.weight @ b.value[0], *blocks, b.cells),
@@ -179,6 +204,26 @@ def masked_max(mask: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     return torch.cat([top, where], 1)
 
 
+def gine_of(b: SimpleNamespace) -> torch.Tensor:
+    message = torch.relu(b.x + b.table[b.codes])  # [to, from, F]
+    return torch.einsum("pq,pqf->pf", b.weighted * b.alive * b.alive[:, None], message)
+
+
+def attended(b: SimpleNamespace) -> torch.Tensor:
+    """[C, 2F + 2] the result for two heads, and the logarithm of what α is divided by."""
+    there = b.weighted * b.alive * b.alive[:, None]
+    outs, logs = [], []
+    for part in (slice(0, F), slice(F, 2 * F)):
+        edge = b.edge_table[b.codes][:, :, part]
+        score = torch.einsum("pf,pqf->pq", b.query[:, part], b.key[:, part] + edge) / F**0.5
+        power = there * score.exp()
+        total = power.sum(1, keepdim=True)
+        alpha = torch.where(total > 0, power / total, 0.0)
+        outs.append(torch.einsum("pq,pqf->pf", alpha, b.values[:, part] + edge))
+        logs.append(torch.where(total > 0, total.log(), 0.0))
+    return torch.cat([*outs, *logs], 1)
+
+
 def expected(b: SimpleNamespace) -> dict[str, torch.Tensor]:
     """The dense formulas."""
     here = b.member.sum(0)  # 0 at padding
@@ -188,7 +233,10 @@ def expected(b: SimpleNamespace) -> dict[str, torch.Tensor]:
     living = [(b.member[g] * b.alive) > 0 for g in range(len(SIZES))]
     top = torch.stack([b.x[mask].max(0).values if mask.any() else b.x.new_zeros(F) for mask in living])
     return {
+        "gine": gine_of(b),
+        "attend": attended(b),
         "propagate": s @ (b.adjacency + 0.5 * eye) @ s @ b.x,
+        "weighted_propagate": s @ (b.weighted + 0.5 * eye) @ s @ b.x,
         "degree": b.adjacency @ b.alive,
         "sums": torch.einsum("gp,pm,pf->gmf", b.member, b.weight, b.x),
         "spread": torch.einsum("pm,pmf->pf", b.weight, gathered),
@@ -218,7 +266,7 @@ def expected(b: SimpleNamespace) -> dict[str, torch.Tensor]:
         "pick": torch.where((b.index >= 0)[:, None], b.x[b.index], 0.0),
         "softmax": b.x.exp() * b.alive[:, None] / (same @ (b.x.exp() * b.alive[:, None])).clamp(min=1e-300),
         "neighbor_max": masked_max(((b.adjacency + eye) * b.alive * b.alive[:, None]) > 0, b.x),
-        "block_adjacency": cells(b, (b.adjacency + 0.5 * eye) * b.alive * b.alive[:, None]),
+        "block_adjacency": cells(b, (b.weighted + 0.5 * eye) * b.alive * b.alive[:, None]),
         "block_mm": matrix(b, b.first).T @ b.x,
         "block_convolve": torch.relu(matrix(b, b.first) @ b.x + b.value[0, 0]),
         "block_outer": cells(b, b.x @ (b.weight @ b.value[0]).T),
@@ -242,13 +290,45 @@ def test_each_op_is_its_dense_formula(seed):
 
 def test_induced_neighbors():
     b = some_batch()
-    row_ptr, neighbor = ops.induce(b.row_ptr, b.neighbor, b.closed, b.opened)
-    dense = torch.zeros(7, 7, dtype=torch.double)
+    row_ptr, neighbor, number = ops.induce(b.row_ptr, b.neighbor, b.number, b.closed, b.opened)
+    dense, numbers = torch.zeros(2, 7, 7, dtype=torch.double)
     for p in range(7):
-        dense[p, neighbor[row_ptr[p] : row_ptr[p + 1]].long()] = 1.0
+        part = slice(row_ptr[p], row_ptr[p + 1])
+        dense[p, neighbor[part].long()] = 1.0
+        numbers[p, neighbor[part].long()] = number[part].double()
     expected = torch.nn.functional.pad(b.adjacency[b.kept][:, b.kept], (0, 2, 0, 2))
     assert torch.equal(dense, expected)
     assert int(row_ptr[-1]) == int(expected.sum())
+    given = torch.zeros_like(b.adjacency)
+    given[b.adjacency > 0] = b.number[: int(b.row_ptr[-1])].double()
+    assert torch.equal(numbers, torch.nn.functional.pad(given[b.kept][:, b.kept], (0, 2, 0, 2)))
+    without = ops.induce(b.row_ptr, b.neighbor, b.number[:0], b.closed, b.opened)
+    assert torch.equal(without[1], neighbor)
+    assert len(without[2]) == 0
+
+
+@pytest.mark.parametrize("name", ["gine", "attend"])
+def test_edge_features_of_each_entry(name):
+    """A row of the table for each entry gives what shared rows give, and the gradients add up to theirs."""
+    b = some_batch()
+    args = list(arguments(b)[name])
+    table, code, back = {"gine": (1, 5, 6), "attend": (3, 7, 8)}[name]
+    used = int(b.row_ptr[-1])
+    place = torch.zeros_like(b.adjacency)
+    place[b.adjacency > 0] = torch.arange(used).double()
+    number = torch.nn.functional.pad(torch.arange(used), (0, len(b.neighbor) - used)).int()
+    reverse = torch.nn.functional.pad(place.T[b.adjacency > 0], (0, len(b.neighbor) - used)).int()
+    shared = args[table].clone().requires_grad_()
+    own = args[table][args[code][:used].long()].clone().requires_grad_()
+    each = [*args[:-1], True]
+    args[table], each[table], each[code], each[back] = shared, own, number, reverse
+    one, other = (joined(OPS[name](*given)) for given in (args, each))
+    torch.testing.assert_close(other, one)
+    weight = torch.randn_like(one)
+    by_shared = torch.autograd.grad((one[:, : b.x.shape[1]] * weight[:, : b.x.shape[1]]).sum(), shared)[0]
+    by_own = torch.autograd.grad((other[:, : b.x.shape[1]] * weight[:, : b.x.shape[1]]).sum(), own)[0]
+    added = torch.zeros_like(by_shared).index_add(0, args[code][:used].long(), by_own)
+    torch.testing.assert_close(added, by_shared)
 
 
 def test_every_op_is_in_the_tables_of_this_test():
@@ -272,6 +352,8 @@ def test_bits_of_a_data_set():
 
 
 DIFFERENTIABLE = {
+    "gine": (0, 1),
+    "attend": (0, 1, 2, 3),
     "sums_and_pick": (0, 1, 2),
     "tile_convolve": (0, 1),
     "tile_propagate": (0,),
@@ -280,6 +362,7 @@ DIFFERENTIABLE = {
     "gated": (0, 1),
     "project": (0, 1),
     "propagate": (0,),
+    "weighted_propagate": (0,),
     "sums": (0, 1),
     "spread": (0, 1),
     "dots": (0, 1),
@@ -317,29 +400,41 @@ def test_opcheck(name):
 @pytest.mark.parametrize("name", sorted(DIFFERENTIABLE))
 def test_gradients_against_finite_differences(name, form):
     op = OPS[name] if form == "plain" else OPS[name].custom
-    assert torch.autograd.gradcheck(op, with_gradients(name))
+    if name == "attend":  # its second result is for the gradient alone
+        assert torch.autograd.gradcheck(lambda *args: op(*args)[0], with_gradients(name))
+    else:
+        assert torch.autograd.gradcheck(op, with_gradients(name))
 
 
-NEIGHBORS = {
-    "induce": 1,
-    "propagate": 4,
-    "convolve": 5,
-    "degree": 2,
-    "neighbor_max": 3,
-    "neighbor_max_grad": 3,
-    "block_adjacency": 3,
+BY_ENTRY = {
+    "gine": (4, 5, 6, 7, 8),
+    "gine_grad": (5, 6, 7, 8, 9),
+    "attend": (6, 7, 8, 9, 10),
+    "attend_grad": (9, 10, 11, 12, 13),
+    "induce": (1, 2),
+    "propagate": (4,),
+    "weighted_propagate": (4, 5, 6),
+    "convolve": (5,),
+    "degree": (2,),
+    "neighbor_max": (3,),
+    "neighbor_max_grad": (3,),
+    "block_adjacency": (3, 4),
 }
-"""Which argument of an op is the list of neighbours."""
+"""Which arguments of an op have a row for each entry of the neighbour lists."""
+
+
+def padded(name: str, batches: list[list]) -> list[list]:
+    """Arguments of equal shapes: the numbers of entries differ from batch to batch."""
+    for at in BY_ENTRY.get(name, ()):
+        room = max(len(args[at]) for args in batches)
+        for args in batches:
+            args[at] = torch.cat([args[at], args[at].new_zeros(room - len(args[at]), *args[at].shape[1:])])
+    return batches
 
 
 @pytest.mark.parametrize("name", sorted(OPS))
 def test_vmap_is_one_split_after_another(name):
-    batches = [list(arguments(some_batch(seed))[name]) for seed in range(3)]
-    if name in NEIGHBORS:  # the numbers of neighbours differ: room for the largest
-        at = NEIGHBORS[name]
-        room = max(len(args[at]) for args in batches)
-        for args in batches:
-            args[at] = torch.nn.functional.pad(args[at], (0, room - len(args[at])))
+    batches = padded(name, [list(arguments(some_batch(seed))[name]) for seed in range(3)])
     columns = [torch.stack(c) if isinstance(c[0], torch.Tensor) else c[0] for c in zip(*batches, strict=True)]
     dims = tuple(0 if isinstance(c, torch.Tensor) else None for c in columns)
     together = torch.vmap(OPS[name], in_dims=dims)(*columns)

@@ -10,6 +10,7 @@ from cgipool.ops.blocks import (
     block_product,
     block_scaled,
 )
+from cgipool.ops.edges import attend, gine
 from cgipool.ops.graphs import dots, keep_top_k, order, readout, softmax, spread, sums
 from cgipool.ops.neighbors import (
     convolve,
@@ -21,11 +22,13 @@ from cgipool.ops.neighbors import (
     tile_convolve,
     tile_induce,
     tile_propagate,
+    weighted_propagate,
 )
 from cgipool.ops.rows import draws, gated, project
 from cgipool.ops.shrink import close_up, induce, pick_gated, sums_and_pick, take
 
 __all__ = [
+    "attend",
     "block_adjacency",
     "block_attention",
     "block_convolve",
@@ -40,6 +43,7 @@ __all__ = [
     "dots",
     "draws",
     "gated",
+    "gine",
     "induce",
     "keep_top_k",
     "lookup",
@@ -58,4 +62,5 @@ __all__ = [
     "tile_convolve",
     "tile_induce",
     "tile_propagate",
+    "weighted_propagate",
 ]

@@ -10,7 +10,7 @@ WORD = 32
 
 
 def words_for(nodes: int) -> int:
-    """How many words a row over so many nodes takes."""
+    """Return the number of words of a row over this many nodes."""
     return -(-nodes // WORD)
 
 
@@ -22,7 +22,7 @@ def adjacency_bits(node_ptr: np.ndarray, edge_ptr: np.ndarray, displacement: np.
     source = np.repeat(np.arange(len(edge_ptr) - 1), np.diff(edge_ptr))
     first = np.repeat(node_ptr[:-1], np.diff(node_ptr))
     target = source + displacement - first[source]
-    # An edge stands once, so that adding its bit sets it; adding up is much faster than `bitwise_or.at`.
+    # Each edge occurs once, so adding its bit sets it, which is much faster than `bitwise_or.at`.
     place, bit = source * words + target // WORD, np.left_shift(1, target % WORD, dtype=np.int64)
     bits += np.bincount(place, weights=bit, minlength=bits.size).reshape(bits.shape).astype(np.uint32)
     return bits.view(np.int32)

@@ -20,7 +20,7 @@ from cgipool.ops.rows import column_sums, rectify_grad
 block_adjacency = GraphOp(
     cpu.block_adjacency,
     1,
-    lambda alive, self_weight, row_ptr, neighbor, graph, slot_ptr, block_ptr, cells: alive.new_empty(
+    lambda alive, self_weight, row_ptr, neighbor, weight, graph, slot_ptr, block_ptr, cells: alive.new_empty(
         *alive.shape[:-1], cells
     ),
     gpu="cells.block_adjacency",

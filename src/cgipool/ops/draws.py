@@ -44,8 +44,8 @@ def node_index(outer: Tensor, inner: Tensor) -> Tensor:
 
 
 def uniform(key: Tensor, site: int, index: Tensor) -> Tensor:
-    """Numbers in [0, 1) in float32 for every entry of index; key is a tensor without dimensions. What `ops.draws` is
-    held to."""
+    """Numbers in [0, 1) in float32 for every entry of index; key is a tensor without dimensions. The reference for
+    `ops.draws`."""
     return (mix(mix(index ^ mix(site + 1)) ^ key) >> 8).float() * 2.0**-24
 
 

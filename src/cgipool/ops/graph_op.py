@@ -22,7 +22,7 @@ def sized(x: Tensor, *shape: int) -> Tensor:
 
 
 def graphs_in(slot_ptr: Tensor) -> int:
-    """How many graphs begin at slot_ptr [B + 1]."""
+    """Return the number of graphs of slot_ptr [B + 1]."""
     return slot_ptr.shape[-1] - 1
 
 
@@ -89,7 +89,7 @@ class GraphOp:
 
 
 def save_inputs(ctx: Any, inputs: tuple, output: Any) -> None:
-    """What an operation keeps for its gradient, where that is all inputs and nothing else."""
+    """Keep all inputs, and nothing else, for the gradient."""
     ctx.save_for_backward(*inputs)
 
 

@@ -28,7 +28,7 @@ def propagation(kernel: Callable[..., Tensor], gpu: str) -> GraphOp:
 
 def convolution(kernel: Callable[..., Tensor], gpu: str, propagate: GraphOp) -> GraphOp:
     """The operation of a kernel of x, bias, scale, self_weight, the two arrays of an adjacency and rectify: a
-    propagation, the bias, and a ReLU if asked for."""
+    propagation, the bias, and a ReLU if `rectify`."""
 
     def save(ctx: Any, inputs: tuple, output: Tensor) -> None:
         _, _, scale, ctx.self_weight, *adjacency, ctx.rectify = inputs
@@ -44,6 +44,27 @@ def convolution(kernel: Callable[..., Tensor], gpu: str, propagate: GraphOp) -> 
 
 propagate = propagation(cpu.propagate, "neighbors.propagate")
 convolve = convolution(cpu.convolve, "neighbors.convolve", propagate)
+
+
+def _weighted_save(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    _, scale, ctx.self_weight, *adjacency = inputs
+    ctx.save_for_backward(scale, *adjacency)
+
+
+def _weighted_grad(ctx: Any, grad: Tensor) -> tuple:
+    scale, row_ptr, neighbor, weight, back = ctx.saved_tensors
+    by_x = weighted_propagate(grad, scale, ctx.self_weight, row_ptr, neighbor, back, weight)
+    return by_x, None, None, None, None, None, None
+
+
+weighted_propagate = GraphOp(
+    cpu.weighted_propagate,
+    2,
+    lambda x, *_: like(x),
+    _weighted_grad,
+    _weighted_save,
+    gpu="neighbors.weighted_propagate",
+)
 degree = GraphOp(cpu.degree, 1, lambda alive, row_ptr, neighbor: like(alive), gpu="neighbors.degree")
 
 

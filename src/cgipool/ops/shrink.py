@@ -33,9 +33,10 @@ close_up = GraphOp(cpu.close_up, 1, _close_up_shape, gpu="shrink.close_up")
 induce = GraphOp(
     cpu.induce,
     1,
-    lambda row_ptr, neighbor, index, back: (
+    lambda row_ptr, neighbor, number, index, back: (
         row_ptr.new_empty(*row_ptr.shape[:-1], index.shape[-1] + 1),
         torch.empty_like(neighbor),
+        torch.empty_like(number),
     ),
     gpu="shrink.induce",
 )

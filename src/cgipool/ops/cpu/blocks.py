@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 LARGEST = 2**18
-"""Up to so many multiplications OpenBLAS, NumPy's usual library, stays in the calling thread. Beyond, its threads and
-those of torch, which still spin for a while after their last task, fight for the cores."""
+"""Maximum number of multiplications for which OpenBLAS, NumPy's usual library, stays in the calling thread. Beyond
+that, its threads compete for the cores with those of torch, which still spin for a while after their last task."""
 
 
 def matmul(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
-    """out = a b in the calling thread, in strips if need be."""
+    """out = a b in the calling thread, in strips if necessary."""
     height, depth = a.shape
     strip = max(1, LARGEST // max(1, height * depth))
     for first in range(0, b.shape[1], strip):
@@ -34,8 +34,8 @@ def by_graph(
     slot_ptr: Tensor,
     shape: int | tuple[int, int],
 ) -> Tensor:
-    """A product of two matrices for each graph, of which each has a row per node of the graph or is the graph's own;
-    `product` turns them as needed.
+    """A product of two matrices for each graph. Each matrix has a row per node of the graph or belongs to the graph;
+    `product` transposes them as needed.
 
     The result has a row of `shape` per node, or is a matrix of that shape per graph. NumPy makes the small products:
     calling it takes a fraction of the time of calling torch.
@@ -82,18 +82,19 @@ def block_adjacency(
     self_weight: float,
     row_ptr: Tensor,
     neighbor: Tensor,
+    weight: Tensor,
     graph: Tensor,
     slot_ptr: Tensor,
     block_ptr: Tensor,
     cells: int,
 ) -> Tensor:
-    """A + self_weight · I among the living nodes as matrices, [D]."""
+    """A + self_weight · I among the living nodes as matrices, [D]; weight is [E], or [0] where all edges weigh 1."""
     living, rows = _plain(alive), _plain(row_ptr).astype(np.int64)
     node, row = _lines(slot_ptr, block_ptr)
     out = np.zeros(cells, living.dtype)
     source = np.repeat(node, np.diff(rows[: len(node) + 1]))
     target = _plain(neighbor)[: len(source)].astype(np.int64)
-    out[row[source] + target] = living[source] * living[target]
+    out[row[source] + target] = living[source] * living[target] * (_plain(weight)[: len(source)] if len(weight) else 1)
     if self_weight:
         out[row + node] = self_weight * living[: len(node)]
     return torch.from_numpy(out).to(alive.device)
@@ -113,7 +114,7 @@ def block_mm(weight: Tensor, x: Tensor, flip: bool, slot_ptr: Tensor, block_ptr:
 
 
 def block_convolve(weight: Tensor, x: Tensor, bias: Tensor, relu: bool, slot_ptr: Tensor, block_ptr: Tensor) -> Tensor:
-    """`block_mm` of x, plus bias [F], and, if asked for, what is positive of that."""
+    """`block_mm` of x, plus bias [F], followed by a ReLU if `relu`."""
     out = block_mm(weight, x, False, slot_ptr, block_ptr).add_(bias)
     return out.relu_() if relu else out
 
@@ -202,7 +203,7 @@ def block_attention_grad(
 
 
 def block_scaled(weight: Tensor, scale: Tensor, own: float, loop: float, slot_ptr: Tensor, block_ptr: Tensor) -> Tensor:
-    """S W S for each graph, S = diag(scale), where a node's weight to itself is first taken times `own` and plus
+    """S W S for each graph, S = diag(scale), where the diagonal of W is first multiplied by `own` and increased by
     `loop`; [D] and [C] → [D]."""
     w, s = _plain(weight), _plain(scale)
     out = np.zeros_like(w)

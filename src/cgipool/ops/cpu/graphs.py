@@ -11,7 +11,7 @@ from cgipool.ops.cpu.rows import bags, row_dots
 def readout(x: Tensor, alive: Tensor, graph: Tensor, slot_ptr: Tensor) -> tuple[Tensor, Tensor]:
     """Maximum and sum over each graph's living nodes, [C, F] → twice [B, F]; 0 for a graph without any."""
     graphs = len(slot_ptr) - 1
-    nowhere = torch.where(alive > 0, graph, graphs)  # the dead go to a row that is cut off
+    nowhere = torch.where(alive > 0, graph, graphs)  # dead positions go to a row that is cut off
     top = x.new_full((graphs + 1, x.shape[1]), -torch.inf)
     top.scatter_reduce_(0, nowhere.unsqueeze(1).expand_as(x), x, "amax")
     top = top[:-1].masked_fill(top[:-1] == -torch.inf, 0.0)
@@ -51,7 +51,7 @@ def _totals(x: Tensor, graph: Tensor, slot_ptr: Tensor) -> Tensor:
 
 
 WIDE = 8
-"""From so many columns on, a matrix product for each graph beats weighted bags."""
+"""Number of columns from which a matrix product per graph is faster than weighted bags."""
 
 
 def sums(x: Tensor, weight: Tensor, graph: Tensor, slot_ptr: Tensor) -> Tensor:
@@ -99,7 +99,7 @@ def _table(value: Tensor, graph: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _padded(out: Tensor, positions: int) -> Tensor:
-    """Zeros behind the last row that is used."""
+    """Append zeros after the last row that is used."""
     return out if len(out) == positions else torch.cat([out, out.new_zeros(positions - len(out), out.shape[1])])
 
 
@@ -108,7 +108,7 @@ def keep_top_k(score: Tensor, alive: Tensor, k: Tensor, graph: Tensor, slot_ptr:
 
     Ties go to the lower position. One stable sort of integers does all graphs and columns: a key holds column and graph
     in its high half and, in its low half, the score's bits turned so that a larger score is a smaller number. Positions
-    come graph by graph, so the keys are sorted in their high half already, which NumPy's stable sort exploits.
+    are in order of graphs, so the high halves are already sorted, which NumPy's stable sort exploits.
     """
     (positions, columns), graphs = score.shape, len(k)
     slot, low = graph.cpu().numpy(), _descending(score.T)

@@ -21,10 +21,22 @@ def propagate(x: Tensor, scale: Tensor, self_weight: float, row_ptr: Tensor, nei
     return out.mul_(scale.unsqueeze(1))
 
 
+def weighted_propagate(
+    x: Tensor, scale: Tensor, self_weight: float, row_ptr: Tensor, neighbor: Tensor, weight: Tensor, back: Tensor
+) -> Tensor:
+    """`propagate` with a weight [E] for each entry; back [E] are the weights of the reverse entries, with which the
+    gradient is the same product."""
+    scaled = x * scale.unsqueeze(1)
+    out = bags(scaled, neighbor, row_ptr, weight)
+    if self_weight:
+        out.add_(scaled, alpha=self_weight)
+    return out.mul_(scale.unsqueeze(1))
+
+
 def convolve(
     x: Tensor, bias: Tensor, scale: Tensor, self_weight: float, row_ptr: Tensor, neighbor: Tensor, relu: bool
 ) -> Tensor:
-    """`propagate` of x, plus bias [F], and, if asked for, what is positive of that."""
+    """`propagate` of x, plus bias [F], followed by a ReLU if `relu`."""
     out = propagate(x, scale, self_weight, row_ptr, neighbor).add_(bias)
     return out.relu_() if relu else out
 
@@ -91,14 +103,14 @@ def tile_propagate(x: Tensor, scale: Tensor, self_weight: float, bits: Tensor, s
 def tile_convolve(
     x: Tensor, bias: Tensor, scale: Tensor, self_weight: float, bits: Tensor, slot_ptr: Tensor, relu: bool
 ) -> Tensor:
-    """`tile_propagate` of x, plus bias, and, if asked for, what is positive of that."""
+    """`tile_propagate` of x, plus bias, followed by a ReLU if `relu`."""
     out = tile_propagate(x, scale, self_weight, bits, slot_ptr) + bias
     return torch.relu(out) if relu else out
 
 
 def tile_induce(bits: Tensor, index: Tensor, before: Tensor, after: Tensor) -> Tensor:
     """[rows, W] the bits among the positions index [rows] that were kept (−1: an empty place), whose graphs began at
-    `before` [B + 1] and begin at `after` now."""
+    `before` [B + 1] and now begin at `after`."""
     out = torch.zeros(len(index), bits.shape[1], dtype=torch.int64, device=bits.device)
     starts, ends = before.tolist(), after.tolist()
     for b, matrix in enumerate(_matrices(bits, before)):

@@ -1,4 +1,4 @@
-"""Operations on each row by itself, and segmented sums, which most operations on a CPU are made of."""
+"""Operations on each row by itself, and segmented sums, the building blocks of most operations on a CPU."""
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ def bags(x: Tensor, index: Tensor, ptr: Tensor, weight: Tensor | None = None) ->
 
 def row_dots(x: Tensor, table: Tensor, row: Tensor, of: Tensor) -> Tensor:
     """x[of[i]] · table[row[i]] for every i."""
-    # The aten name of embedding_bag's derivative by its weights, which is this very product.
+    # The aten name of embedding_bag's derivative by its weights, which is this product.
     product = torch.ops.aten._embedding_bag_per_sample_weights_backward
     return product(x.contiguous(), table.contiguous(), row, of[:0], of, 0)
 

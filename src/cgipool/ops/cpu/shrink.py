@@ -44,23 +44,29 @@ def close_up(
     return index, back, there.to(keep.dtype), graph, torch.where(there, position[held], 0), ends
 
 
-def induce(row_ptr: Tensor, neighbor: Tensor, index: Tensor, back: Tensor) -> tuple[Tensor, Tensor]:
-    """The neighbour lists among the positions that `close_up` kept, as places: [rows + 1] and [E]."""
-    pointer, number = row_ptr.cpu().numpy(), back.cpu().numpy()
+def induce(
+    row_ptr: Tensor, neighbor: Tensor, number: Tensor, index: Tensor, back: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The neighbour lists among the positions that `close_up` kept, as places, and the numbers of the entries that are
+    left: [rows + 1], [E] and [E], or [0] where number is [0]."""
+    pointer, place = row_ptr.cpu().numpy(), back.cpu().numpy()
     chosen = index.cpu().numpy()
     chosen = chosen[chosen >= 0]
     count = np.diff(pointer)[chosen]
     entry = np.repeat(pointer[chosen] - (np.cumsum(count) - count), count) + np.arange(count.sum())
-    target = number[neighbor.cpu().numpy()[entry]]
+    target = place[neighbor.cpu().numpy()[entry]]
     stays = target >= 0
-    out = np.zeros(len(neighbor), np.int32)
+    out, left = np.zeros(len(neighbor), np.int32), np.zeros(len(number), np.int32)
     out[: stays.sum()] = target[stays]
+    if len(number):
+        left[: stays.sum()] = number.cpu().numpy()[entry[stays]]
     ends = np.zeros(len(index) + 1, np.int32)
     ends[1 : len(chosen) + 1] = np.cumsum(
         np.bincount(np.repeat(np.arange(len(chosen)), count)[stays], minlength=len(chosen))
     )
     ends[len(chosen) + 1 :] = ends[len(chosen)]
-    return torch.from_numpy(ends).to(row_ptr.device), torch.from_numpy(out).to(row_ptr.device)
+    made = (torch.from_numpy(array).to(row_ptr.device) for array in (ends, out, left))
+    return next(made), next(made), next(made)
 
 
 def pick_gated(x: Tensor, gate: Tensor, index: Tensor, back: Tensor) -> Tensor:

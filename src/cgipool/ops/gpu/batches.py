@@ -85,8 +85,12 @@ def positions(
 
 
 @triton.jit(do_not_specialize=["C", "E"])
-def _neighbors(node, row_ptr, edge_ptr, displacement, out, C, E, ROWS: tl.constexpr, WIDE: tl.constexpr):
-    """Neighbour j of position p, which is a node of the data set: p plus that node's j-th displacement."""
+def _neighbors(
+    node, row_ptr, edge_ptr, displacement, out, number, C, E,
+    NUMBERED: tl.constexpr, ROWS: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """Neighbour j of position p, which is a node of the data set: p plus that node's j-th displacement. If numbered,
+    also the number of the entry in the data set."""
     split = tl.program_id(1).to(tl.int64)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     here = row < C
@@ -97,17 +101,25 @@ def _neighbors(node, row_ptr, edge_ptr, displacement, out, C, E, ROWS: tl.conste
         j = first + tl.arange(0, WIDE)
         more = j[None, :] < count[:, None]
         value = row[:, None] + tl.load(displacement + edge[:, None] + j[None, :], mask=more, other=0)
-        tl.store(out + split * E + start[:, None] + j[None, :], value, mask=more)
+        at = split * E + start[:, None] + j[None, :]
+        tl.store(out + at, value, mask=more)
+        if NUMBERED:
+            tl.store(number + at, edge[:, None] + j[None, :], mask=more)
 
 
-def neighbors(node: Tensor, row_ptr: Tensor, edge_ptr: Tensor, displacement: Tensor, entries: int) -> Tensor:
-    """[S, E] the neighbours of each position, as positions; zeros behind the last one."""
+def neighbors(
+    node: Tensor, row_ptr: Tensor, edge_ptr: Tensor, displacement: Tensor, entries: int, numbered: bool = False
+) -> tuple[Tensor, Tensor]:
+    """[S, E] the neighbours of each position, as positions, and, if `numbered`, the number of each entry in the data
+    set (else [S, 0]); zeros behind the last one."""
     splits, positions = node.shape
     out = torch.zeros(splits, entries, dtype=torch.int32, device=node.device)
+    number = torch.zeros(splits, entries if numbered else 0, dtype=torch.int64, device=node.device)
     _neighbors[(tiles(positions, 32), splits)](
-        node, row_ptr, edge_ptr, displacement, out, positions, entries, ROWS=32, WIDE=8, num_warps=4
-    )
-    return out
+        node, row_ptr, edge_ptr, displacement, out, number, positions, entries,
+        NUMBERED=numbered, ROWS=32, WIDE=8, num_warps=4,
+    )  # fmt: skip
+    return out, number
 
 
 @triton.jit(do_not_specialize=["C"])

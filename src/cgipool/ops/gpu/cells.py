@@ -14,9 +14,11 @@ from cgipool.ops.gpu.tiles import entry, tile_table
 
 @triton.jit(do_not_specialize=["C", "E", "B", "D", "R", "Q"])
 def _adjacency(
-    alive, row_ptr, neighbor, graph, slot_ptr, block_ptr, out, C, E, B, D, self_weight, ROWS: tl.constexpr
+    alive, row_ptr, neighbor, weight, graph, slot_ptr, block_ptr, out, C, E, B, D, self_weight,
+    WEIGHTED: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """Each living position writes 1 into the cells of its living neighbours, and self_weight into its own."""
+    """Each living position writes 1, or the weights of its entries, into the cells of its living neighbours, and
+    self_weight into its own."""
     split = tl.program_id(1).to(tl.int64)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     here = row < tl.load(slot_ptr + split * (B + 1) + B)
@@ -30,7 +32,10 @@ def _adjacency(
     for j in range(0, tl.max(count)):
         more = here & (j < count)
         q = tl.load(neighbor + split * E + start + j, mask=more, other=0)
-        tl.store(out + base + q, own * tl.load(alive + split * C + q, mask=more, other=0.0), mask=more)
+        value = own * tl.load(alive + split * C + q, mask=more, other=0.0)
+        if WEIGHTED:
+            value *= tl.load(weight + split * E + start + j, mask=more, other=0.0)
+        tl.store(out + base + q, value, mask=more)
     tl.store(out + base + row, own * self_weight, mask=here)
 
 
@@ -39,18 +44,20 @@ def block_adjacency(
     self_weight: float,
     row_ptr: Tensor,
     neighbor: Tensor,
+    weight: Tensor,
     graph: Tensor,
     slot_ptr: Tensor,
     block_ptr: Tensor,
     cells: int,
 ) -> Tensor:
     """A + self_weight · I among the living nodes as matrices."""
-    alive, row_ptr, neighbor, graph, slot_ptr, block_ptr = dense(alive, row_ptr, neighbor, graph, slot_ptr, block_ptr)
+    alive, row_ptr, neighbor, weight = dense(alive, row_ptr, neighbor, weight)
+    graph, slot_ptr, block_ptr = dense(graph, slot_ptr, block_ptr)
     (splits, positions), entries, graphs = alive.shape, neighbor.shape[1], slot_ptr.shape[1] - 1
     out = alive.new_zeros(splits, cells)
     _adjacency[(tiles(positions, 64), splits)](
-        alive, row_ptr, neighbor, graph, slot_ptr, block_ptr, out, positions, entries, graphs, cells, self_weight,
-        ROWS=64, num_warps=2,
+        alive, row_ptr, neighbor, weight, graph, slot_ptr, block_ptr, out, positions, entries, graphs, cells,
+        self_weight, WEIGHTED=weight.shape[1] > 0, ROWS=64, num_warps=2,
     )  # fmt: skip
     return out
 

@@ -33,7 +33,7 @@ def precision(x: Tensor) -> str:
 
 @triton.jit
 def fill(out, value, first, last, share, shares, SIZE: tl.constexpr):
-    """Write a value from first to last; so many programs share the work, and this is one share of it."""
+    """Write a value from first to last; this program handles one of `shares` shares."""
     for start in range(first + share * SIZE, last, shares * SIZE):
         at = start + tl.arange(0, SIZE)
         tl.store(out + at, tl.zeros((SIZE,), out.dtype.element_ty) + value, mask=at < last)
@@ -41,8 +41,8 @@ def fill(out, value, first, last, share, shares, SIZE: tl.constexpr):
 
 @triton.jit
 def fill_rows(out, value, first, last, col, F, share, shares, ROWS: tl.constexpr, COLS: tl.constexpr):
-    """Write a row of F numbers, of which value are the columns col, to all positions from first to last; so many
-    programs share the work, and this is one share of it."""
+    """Write a row of F numbers, whose columns col are `value`, to all positions from first to last; this program
+    handles one of `shares` shares."""
     for start in range(first + share * ROWS, last, shares * ROWS):
         row = start + tl.arange(0, ROWS)
         rows = tl.zeros((ROWS, COLS), out.dtype.element_ty) + value[None, :]

@@ -51,10 +51,10 @@ class Tile(NamedTuple):
     rows: int
     cols: int
     depth: int
-    """How much of the sums it reads at a time."""
+    """Length of the piece of each sum that it reads at a time."""
     warps: int
     stages: int
-    """How many such pieces are on their way at once, or being read."""
+    """Number of such pieces in flight at once."""
 
 
 SQUARE = Tile(32, 32, 32, warps=4, stages=2)
@@ -72,7 +72,7 @@ def _or(fixed: tl.constexpr, n):
 
 @triton.jit
 def _shifted(x, bias, split, col, WIDTH: tl.constexpr, BIASED: tl.constexpr, RECTIFY: tl.constexpr):
-    """x plus the bias of the columns, and what is positive of that, if asked for."""
+    """x plus the bias of the columns, followed by a ReLU if RECTIFY."""
     if BIASED:
         x += tl.load(bias + split * WIDTH + col, mask=col < WIDTH, other=0.0)
     if RECTIFY:
@@ -90,9 +90,9 @@ def _products(
     BIASED: tl.constexpr, RECTIFY: tl.constexpr,
     TI: tl.constexpr, TJ: tl.constexpr, TK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """One tile TI × TJ of one graph's product. If its height is the graph's, the table tells which one, and programs
-    that are left write behind the last graph what a product of zeros gives; else each graph has programs of its own. A
-    fixed side is divided among the programs of the last axis."""
+    """One tile TI × TJ of one graph's product. If the height is the graph's, the table says which tile, and surplus
+    programs write the product of zeros after the last graph; otherwise each graph has its own programs. A fixed side
+    is divided among the programs of the last axis."""
     split = tl.program_id(1).to(tl.int64)
     if HEIGHT < 0:
         g, tile, first, n, cell = entry(table, R)
@@ -150,7 +150,7 @@ def products(
     relu: bool = False,
 ) -> Tensor:
     """out = a b for every graph; sides are the height, the width and the depth, fixed or N. The width is N only if the
-    height is. If the width alone is fixed, a bias [S, width] may be added, and what is positive taken of that."""
+    height is. If only the width is fixed, a bias [S, width] may be added, followed by a ReLU."""
     (left, right), (slot_ptr, block_ptr) = dense(a[0], b[0]), rows_dense(slot_ptr, block_ptr)
     height, width, depth = sides
     splits, graphs = slot_ptr.shape[0], slot_ptr.shape[1] - 1
@@ -224,7 +224,7 @@ def block_mm(weight: Tensor, x: Tensor, flip: bool, slot_ptr: Tensor, block_ptr:
 
 
 def block_convolve(weight: Tensor, x: Tensor, bias: Tensor, relu: bool, slot_ptr: Tensor, block_ptr: Tensor) -> Tensor:
-    """W x for each graph, plus bias, and, if asked for, what is positive of that."""
+    """W x for each graph, plus bias, followed by a ReLU if `relu`."""
     features, out = x.shape[2], torch.empty_like(x, memory_format=torch.contiguous_format)
     rows, where = Place(node=features, row=features), (slot_ptr, block_ptr, x.shape[1])
     return products((N, features, N), (weight, MATRIX), (x, rows), (out, rows), *where, bias, relu)

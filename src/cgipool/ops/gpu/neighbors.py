@@ -14,11 +14,12 @@ from cgipool.ops.gpu.launch import dense, power, precision, tiles
 
 @triton.jit(do_not_specialize=["C", "E", "B", "D", "R", "Q"])
 def _propagate(
-    x, bias, scale, row_ptr, neighbor, out, C, E, F, self_weight,
-    SCALED: tl.constexpr, BIASED: tl.constexpr, RECTIFY: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    x, bias, scale, row_ptr, neighbor, weight, out, C, E, F, self_weight,
+    SCALED: tl.constexpr, WEIGHTED: tl.constexpr, BIASED: tl.constexpr, RECTIFY: tl.constexpr,
+    ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    """out[p] = scale[p] · (Σ_{q in N(p)} scale[q] x[q] + self_weight · scale[p] x[p]), or without scales
-    Σ_{q in N(p)} x[q]; then plus bias, then what is positive, if asked for."""
+    """out[p] = scale[p] · (Σ_{q in N(p)} weight · scale[q] x[q] + self_weight · scale[p] x[p]), or without scales
+    Σ_{q in N(p)} weight · x[q]; then plus bias, then a ReLU if RECTIFY."""
     split = tl.program_id(1).to(tl.int64)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     col = tl.program_id(2) * COLS + tl.arange(0, COLS)
@@ -36,6 +37,8 @@ def _propagate(
         value = tl.load(x + q[:, None] * F + col[None, :], mask=more[:, None] & wide[None, :], other=0.0)
         if SCALED:
             value *= tl.load(scale + q, mask=more, other=0.0)[:, None]
+        if WEIGHTED:
+            value *= tl.load(weight + split * E + start + j, mask=more, other=0.0)[:, None]
         total += value
     if SCALED:
         own = tl.load(scale + row, mask=here, other=0.0)[:, None]
@@ -61,10 +64,17 @@ def propagate(x: Tensor, scale: Tensor, self_weight: float, row_ptr: Tensor, nei
     return _launch(x, None, scale, self_weight, row_ptr, neighbor, False)
 
 
+def weighted_propagate(
+    x: Tensor, scale: Tensor, self_weight: float, row_ptr: Tensor, neighbor: Tensor, weight: Tensor, back: Tensor
+) -> Tensor:
+    """`propagate` with a weight for each entry."""
+    return _launch(x, None, scale, self_weight, row_ptr, neighbor, False, weight)
+
+
 def convolve(
     x: Tensor, bias: Tensor, scale: Tensor, self_weight: float, row_ptr: Tensor, neighbor: Tensor, relu: bool
 ) -> Tensor:
-    """`propagate` of x, plus bias, and, if asked for, what is positive of that."""
+    """`propagate` of x, plus bias, followed by a ReLU if `relu`."""
     return _launch(x, bias, scale, self_weight, row_ptr, neighbor, relu)
 
 
@@ -81,15 +91,17 @@ def _launch(
     row_ptr: Tensor,
     neighbor: Tensor,
     relu: bool,
+    weight: Tensor | None = None,
 ) -> Tensor:
     x, row_ptr, neighbor = dense(x, row_ptr, neighbor)
     (splits, positions, features), out = x.shape, torch.empty_like(x)
     rows, cols, warps = _tile(features)
     grid = (tiles(positions, rows), splits, tiles(features, cols))
     _propagate[grid](
-        x, x if bias is None else bias.contiguous(), x if scale is None else scale.contiguous(), row_ptr, neighbor, out,
-        positions, neighbor.shape[1], features, self_weight,
-        SCALED=scale is not None, BIASED=bias is not None, RECTIFY=relu, ROWS=rows, COLS=cols, num_warps=warps,
+        x, x if bias is None else bias.contiguous(), x if scale is None else scale.contiguous(), row_ptr, neighbor,
+        x if weight is None else weight.contiguous(), out, positions, neighbor.shape[1], features, self_weight,
+        SCALED=scale is not None, WEIGHTED=weight is not None, BIASED=bias is not None, RECTIFY=relu,
+        ROWS=rows, COLS=cols, num_warps=warps,
     )  # fmt: skip
     return out
 

@@ -1,4 +1,4 @@
-"""Kernels that rank the nodes of a graph: who is among the k best, and who comes in which place.
+"""Kernels that rank the nodes of a graph: which are the k best, and the place of each in the order.
 
 Shapes: S splits, C positions, B graphs, M columns. Graph b of split s holds the positions slot_ptr[s, b] ..
 slot_ptr[s, b+1].
@@ -12,7 +12,7 @@ from torch import Tensor
 from cgipool.ops.gpu.launch import dense
 
 LARGE = 2048
-"""From so many nodes on, a graph is ranked by its k-th score and not by counting."""
+"""Number of nodes from which a graph is ranked by its k-th score instead of by counting."""
 
 
 @triton.jit
@@ -36,7 +36,7 @@ def _keep_by_rank(
     score, alive, out, base, first, last, count, part, column,
     M: tl.constexpr, SIZE: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """Every position counts those before it. n² comparisons, which for small graphs is next to nothing."""
+    """Every position counts those before it: n² comparisons, which cost little for small graphs."""
     for start in range(first + part * SIZE, last, PARTS * SIZE):
         row = start + tl.arange(0, SIZE)
         here = row < last

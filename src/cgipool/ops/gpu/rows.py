@@ -13,11 +13,11 @@ from cgipool.ops.draws import mix
 from cgipool.ops.gpu.launch import dense, power, tiles
 
 PARTS = 32
-"""Into how many parts the positions of a split are divided for such sums, at most."""
+"""Maximum number of parts into which the positions of a split are divided for such sums."""
 
 
 def _parts(positions: int, rows: int) -> tuple[int, int]:
-    """How many parts, and how many tiles of rows each has."""
+    """Return the number of parts, and the number of row tiles of each."""
     count = tiles(positions, rows)
     each = tiles(count, PARTS)
     return tiles(count, each), each

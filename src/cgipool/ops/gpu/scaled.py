@@ -43,7 +43,7 @@ def _scaled(weight, scale, table, out, C, B, D, R, own, loop, ROWS: tl.constexpr
 
 
 def block_scaled(weight: Tensor, scale: Tensor, own: float, loop: float, slot_ptr: Tensor, block_ptr: Tensor) -> Tensor:
-    """S W S for each graph, where a node's weight to itself is first taken times `own` and plus `loop`."""
+    """S W S for each graph, where the diagonal of W is first multiplied by `own` and increased by `loop`."""
     (weight, scale), (slot_ptr, block_ptr) = dense(weight, scale), rows_dense(slot_ptr, block_ptr)
     (splits, positions), cells, out = scale.shape, weight.shape[1], torch.empty_like(weight)
     table = tile_table(slot_ptr, block_ptr, positions, cells, ROWS)

@@ -52,8 +52,8 @@ def _close_up(
 def close_up(
     keep: Tensor, k: Tensor, slot_ptr: Tensor, position: Tensor, rows: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The kept positions move together: positions by place and back, what is known of each place, and where the graphs
-    begin now."""
+    """Move the kept positions together: positions by place and back, what is known of each place, and where the graphs
+    now begin."""
     keep, k, slot_ptr, position = dense(keep, k, slot_ptr, position)
     (splits, positions), graphs = keep.shape, k.shape[1]
     index, of_graph, of_position = (position.new_empty(splits, rows) for _ in range(3))
@@ -83,8 +83,10 @@ def _count(row_ptr, neighbor, index, back, count, C, R, E, ROWS: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=["C", "R", "E"])
-def _fill(row_ptr, neighbor, index, back, ends, out, C, R, E, ROWS: tl.constexpr):
-    """Write the places of those neighbours."""
+def _fill(
+    row_ptr, neighbor, number, index, back, ends, out, left, C, R, E, NUMBERED: tl.constexpr, ROWS: tl.constexpr
+):  # fmt: skip
+    """Write the places of those neighbours, and the numbers of their entries."""
     split = tl.program_id(1).to(tl.int64)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     p = tl.load(index + split * R + row, mask=row < R, other=-1)
@@ -98,20 +100,27 @@ def _fill(row_ptr, neighbor, index, back, ends, out, C, R, E, ROWS: tl.constexpr
         place = tl.load(back + split * C + q, mask=more, other=-1).to(tl.int32)
         stays = more & (place >= 0)
         tl.store(out + split * E + to, place, mask=stays)
+        if NUMBERED:
+            tl.store(left + split * E + to, tl.load(number + split * E + start + j, mask=stays, other=0), mask=stays)
         to += stays.to(tl.int32)
 
 
-def induce(row_ptr: Tensor, neighbor: Tensor, index: Tensor, back: Tensor) -> tuple[Tensor, Tensor]:
-    """The neighbour lists among the kept positions, as places."""
-    row_ptr, neighbor, index, back = dense(row_ptr, neighbor, index, back)
+def induce(
+    row_ptr: Tensor, neighbor: Tensor, number: Tensor, index: Tensor, back: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The neighbour lists among the kept positions, as places, and the numbers of their entries."""
+    row_ptr, neighbor, number, index, back = dense(row_ptr, neighbor, number, index, back)
     (splits, rows), positions, entries = index.shape, back.shape[1], neighbor.shape[1]
     count = torch.empty(splits, rows, dtype=torch.int32, device=index.device)
     grid = (tiles(rows, 64), splits)
     _count[grid](row_ptr, neighbor, index, back, count, positions, rows, entries, ROWS=64, num_warps=2)
     ends = pad(torch.cumsum(count, 1, dtype=row_ptr.dtype), (1, 0))
-    out = torch.zeros_like(neighbor)
-    _fill[grid](row_ptr, neighbor, index, back, ends, out, positions, rows, entries, ROWS=64, num_warps=2)
-    return ends, out
+    out, left = torch.zeros_like(neighbor), torch.zeros_like(number)
+    _fill[grid](
+        row_ptr, neighbor, number, index, back, ends, out, left, positions, rows, entries,
+        NUMBERED=number.shape[1] > 0, ROWS=64, num_warps=2,
+    )  # fmt: skip
+    return ends, out, left
 
 
 @triton.jit(do_not_specialize=["C", "R"])
@@ -266,8 +275,8 @@ def sums_and_pick_grad(
     graph: Tensor,
     slot_ptr: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of `sums_and_pick` by x, weight and gate. A program has all features of its rows, so that what it
-    reads it reads once."""
+    """Gradients of `sums_and_pick` by x, weight and gate. A program handles all features of its rows, so that it
+    reads everything once."""
     grad_sums, grad_picked, x, weight, gate = dense(grad_sums, grad_picked, x, weight, gate)
     back, graph, slot_ptr = dense(back, graph, slot_ptr)
     (splits, positions, features), columns, graphs = x.shape, weight.shape[2], slot_ptr.shape[1] - 1

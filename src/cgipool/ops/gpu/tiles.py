@@ -1,9 +1,9 @@
 """Which tile of which graph a program handles, where every graph has a matrix with as many rows as nodes.
 
-Shapes: S splits, B graphs, R tiles at most. How many tiles there are is known on the device alone, so more programs
-start than are needed, and a table [S, R, 5] tells each one its part; finding it among the sizes would take every one of
-them a chain of loads. Programs that are left have the table's last entries, of graph B, and write what is behind the
-last graph.
+Shapes: S splits, B graphs, R tiles at most. The number of tiles is known only on the device, so more programs
+start than are needed, and a table [S, R, 5] assigns each one its part; searching the sizes would cost every program
+a chain of loads. Surplus programs have the table's last entries, of graph B, and write what follows the last
+graph.
 """
 
 import torch
@@ -83,7 +83,7 @@ def _propagate(
     RECTIFY: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, FACTOR: tl.constexpr,
 ):  # fmt: skip
     """out[p] = scale[p] · (Σ_q A[p, q] scale[q] x[q] + self_weight · scale[p] x[p]), 0 in the padding (which counts as
-    one more graph); then plus bias, then what is positive, if asked for."""
+    one more graph); then plus bias, then a ReLU if RECTIFY."""
     b, split = tl.program_id(1) % (B + 1), (tl.program_id(1) // (B + 1)).to(tl.int64)
     first = tl.load(slot_ptr + split * (B + 1) + b).to(tl.int32)
     last = tl.load(slot_ptr + split * (B + 1) + b + 1, mask=b < B, other=0).to(tl.int32)
@@ -130,7 +130,7 @@ def tile_propagate(x: Tensor, scale: Tensor, self_weight: float, bits: Tensor, s
 def tile_convolve(
     x: Tensor, bias: Tensor, scale: Tensor, self_weight: float, bits: Tensor, slot_ptr: Tensor, relu: bool
 ) -> Tensor:
-    """`tile_propagate` of x, plus bias, and, if asked for, what is positive of that."""
+    """`tile_propagate` of x, plus bias, followed by a ReLU if `relu`."""
     return _launch(x, bias, scale, self_weight, bits, slot_ptr, relu)
 
 

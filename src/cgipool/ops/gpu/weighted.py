@@ -5,7 +5,7 @@ from torch import Tensor
 from cgipool.ops.gpu import graphs, matrices
 
 WIDE = 9
-"""From so many columns on, a tile of the matrix units (16 wide) is filled well enough."""
+"""Number of columns from which a tile of the matrix units (16 wide) is filled well enough."""
 
 
 def sums(x: Tensor, weight: Tensor, graph: Tensor, slot_ptr: Tensor) -> Tensor:
