@@ -1,0 +1,120 @@
+"""Generated data sets on which it is known what a method has to do, beside `motifs`.
+
+`needle`: a few nodes decide the class and the others hide them, so that a pooling must keep the right ones.
+`circulant`: graphs that 1-WL, and so message passing, cannot tell apart.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from cgipool.data.graphs import GraphSet
+from cgipool.data.motifs import motifs
+from cgipool.errors import UserError
+
+KEYS, MAJORITY = 5, 4
+"""Keys of a graph, and how many of them have the colour of the class. There are as many decoys, tags and loose tags."""
+
+COLOURS = ("blue", "red")
+LABELS = ("hay blue", "hay red", "mark blue", "mark red", "tag")
+
+
+def needle(nodes: int = 60, graphs: int = 1000, seed: int = 0) -> GraphSet:
+    """`graphs` graphs of `nodes` nodes in two classes, blue and red.
+
+    Five nodes, the keys, decide: four of them have the colour of the class. A key bears a mark and has a tag, a node of
+    its own that hangs on it. The distractors form a random tree with a few more edges and have random colours. Five of
+    them, the decoys, bear a mark but have no tag, and five tags hang on unmarked nodes: neither marks nor tags alone
+    tell the keys. The keys stand anywhere in the tree; they are the truth of the set. Nodes are shuffled.
+    """
+    least = 6 * KEYS
+    if nodes < least or graphs < 1 or seed < 0:
+        raise UserError(f"needle needs at least {least} nodes, 1 graph and a seed that is not negative")
+    generator = np.random.default_rng([seed, graphs, nodes])
+    y = generator.permutation(np.arange(graphs) % 2)
+    tree = nodes - 2 * KEYS
+    """The positions before this one are the tree's; the tags come after it."""
+    rows = np.arange(graphs)[:, None]
+
+    roles = np.argsort(generator.random((graphs, tree)), axis=1)
+    keys, decoys, holders = (roles[:, i * KEYS : (i + 1) * KEYS] for i in range(3))
+    child = np.arange(1, tree)
+    parent = np.floor(generator.random((graphs, tree - 1)) * child).astype(np.int64)
+    extra = generator.integers(tree, size=(graphs, nodes // 10, 2))
+    tagged = np.concatenate([keys, holders], 1)
+    tags = np.broadcast_to(np.arange(tree, nodes), tagged.shape)
+    grown = np.stack([np.broadcast_to(child, parent.shape), parent], 2)
+    pairs = np.concatenate([grown, extra, np.stack([tagged, tags], 2)], 1)
+
+    label = generator.integers(2, size=(graphs, nodes))
+    own = np.where(np.arange(KEYS) < MAJORITY, y[:, None], 1 - y[:, None])
+    label[rows, keys] = own
+    label[rows, np.concatenate([keys, decoys], 1)] += 2
+    label[:, tree:] = 4
+
+    place = np.argsort(generator.random((graphs, nodes)), axis=1)
+    """Where each node is put."""
+    shuffled, truth = np.empty((graphs, nodes), np.int32), np.zeros((graphs, nodes), bool)
+    shuffled[rows, place] = label
+    truth[rows, place[rows, keys]] = True
+    start = nodes * np.arange(graphs)[:, None]
+    source, target = ((place[rows, pairs[:, :, end]] + start).ravel() for end in (0, 1))
+    return GraphSet.from_edges(
+        f"needle-{nodes}",
+        np.full(graphs, nodes),
+        np.concatenate([source, target]),
+        np.concatenate([target, source]),
+        y,
+        class_names=COLOURS,
+        category=shuffled.reshape(-1, 1),
+        category_names=(LABELS,),
+        node_truth=truth.ravel(),
+    )
+
+
+def by_counting(graphs: GraphSet) -> dict[str, float]:
+    """The share of graphs of a `needle` set that one gets right by counting colours: over all nodes that have one, over
+    the marked ones, and over the keys. A tie counts one half."""
+    assert graphs.category is not None
+    assert graphs.node_truth is not None
+    code = graphs.category[:, 0]
+    score = np.where(code == len(LABELS) - 1, 0, 2 * (code % 2) - 1)
+    chosen = {"all nodes": code < 4, "marked nodes": (code == 2) | (code == 3), "keys": graphs.node_truth}
+    sign = 2 * graphs.y - 1
+    votes = {what: np.add.reduceat(score * nodes, graphs.node_ptr[:-1]) * sign for what, nodes in chosen.items()}
+    return {what: float(((vote > 0) + 0.5 * (vote == 0)).mean()) for what, vote in votes.items()}
+
+
+SKIPS = (2, 3)
+"""The classes of `circulant`."""
+
+
+def circulant(graphs: int = 1000, seed: int = 0) -> GraphSet:
+    """`graphs` rings of 15 to 30 nodes in two classes: each node is also joined to those 2 steps away, or 3.
+
+    All nodes have four neighbours, so 1-WL, and any network that passes messages, cannot tell graphs of one size apart;
+    half of each size are of each class. Only what treats equal nodes differently can be right more than half of the
+    time. Murphy et al. (Relational Pooling for Graph Representations, ICML 2019) test networks on such graphs.
+    """
+    if graphs < 1 or seed < 0:
+        raise UserError(f"circulant needs at least 1 graph and a seed that is not negative, not {graphs} and {seed}")
+    generator = np.random.default_rng([seed, graphs])
+    order = generator.permutation(graphs)
+    y = (np.arange(graphs) % 2)[order]
+    sizes = np.repeat(generator.integers(15, 31, size=(graphs + 1) // 2), 2)[order]
+    ends = []
+    for start, size, kind in zip(np.cumsum(sizes) - sizes, sizes, y, strict=True):
+        place, node = start + generator.permutation(size), np.arange(size)
+        ends += [np.stack([place, place[(node + step) % size]]) for step in (1, SKIPS[kind])]
+    source, target = np.concatenate(ends, 1)
+    both = np.concatenate([source, target]), np.concatenate([target, source])
+    return GraphSet.from_edges("circulant", sizes, *both, y, class_names=tuple(f"skip {skip}" for skip in SKIPS))
+
+
+GENERATED: dict[str, Callable[[], GraphSet]] = {
+    "motifs": motifs,
+    **{f"needle-{nodes}": partial(needle, nodes) for nodes in (30, 60, 100, 300, 1000)},
+    "circulant": circulant,
+}
+"""By name, the sets that are made here."""

@@ -1,0 +1,151 @@
+"""What the structure of graphs tells of their nodes: Weisfeiler–Lehman colours and random-walk encodings.
+
+Both are computed once for a set and kept with it in memory. Shapes: G graphs, N nodes, K label columns.
+"""
+
+import hashlib
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cgipool.data.build import CHUNK, mix, ranges
+from cgipool.data.columns import STRETCH, Codes, label_codes
+from cgipool.data.graphs import GraphSet
+from cgipool.data.names import Names
+
+Words = NDArray[np.uint64]
+T = TypeVar("T")
+
+ROUND = np.uint64(0x9E3779B97F4A7C15)
+"""An odd constant that keeps a node's own colour apart from those of its neighbours."""
+
+COMMON = 5
+"""A colour has an input column of its own if it occurs in at least this many graphs of the set."""
+
+_KEPT: "WeakKeyDictionary[GraphSet, dict[Any, Any]]" = WeakKeyDictionary()
+"""Results by set and by what was computed, for as long as the set is in memory."""
+
+
+def _once(graphs: GraphSet, key: Any, compute: Callable[[], T]) -> T:
+    held = _KEPT.setdefault(graphs, {})
+    if key not in held:
+        held[key] = compute()
+    return held[key]
+
+
+class Colours:
+    """The colours of all nodes of a set after a round of refinement; they are hashes of what the round sees.
+
+    Two nodes have the same colour if their surroundings of that depth look alike to 1-WL, in whichever sets they are.
+    """
+
+    def __init__(self, graphs: GraphSet, words: Words) -> None:
+        found, codes = np.unique(words, return_inverse=True)
+        self.names: Names = tuple(f"{word:016x}" for word in found.tolist())
+        self.column = label_codes(codes.astype(np.int32)[:, None], (self.names,))
+        of_graph = graphs.node_graph * max(len(found), 1) + codes
+        self.graphs = np.bincount(np.unique(of_graph) % max(len(found), 1), minlength=len(found))
+        """In how many graphs each colour occurs."""
+
+
+def wl_colours(graphs: GraphSet, start: Codes, key: Any, rounds: int) -> tuple[Colours, ...]:
+    """The colours of rounds 1 to `rounds` of Weisfeiler–Lehman refinement. Round 0 is what `start` says of a node;
+    `key` says what that is."""
+
+    if rounds == 0:
+        return ()
+
+    def compute() -> tuple[Colours, ...]:
+        words, found = _initial(graphs, start), []
+        for _ in range(rounds):
+            words = refined(graphs, words)
+            found.append(Colours(graphs, words))
+        return tuple(found)
+
+    return _once(graphs, ("wl", key, rounds), compute)
+
+
+def _initial(graphs: GraphSet, start: Codes) -> Words:
+    """[N] a word for each node, from the names of its categories: the same in all sets, however they number them."""
+    tables = [np.array([_word(name) for name in names], np.uint64) for names in start.names]
+    words = np.ones(graphs.n_nodes, np.uint64)
+    for first in range(0, graphs.n_nodes, STRETCH):
+        nodes = np.arange(first, min(first + STRETCH, graphs.n_nodes))
+        for table, column in zip(tables, start.of(nodes).T, strict=True):
+            words[nodes] = mix(words[nodes] * ROUND + table[column])
+    return words
+
+
+def _word(name: str) -> int:
+    return int.from_bytes(hashlib.blake2b(name.encode("utf-8", "replace"), digest_size=8).digest(), "little")
+
+
+def refined(graphs: GraphSet, colour: Words) -> Words:
+    """[N] colours that tell apart what a node's own colour and the colours of its neighbours tell apart."""
+    return mix(colour * ROUND + _neighbour_sums(graphs, mix(colour.copy())))
+
+
+def _neighbour_sums(graphs: GraphSet, words: Words) -> Words:
+    """[N] sum over the neighbours, a stretch of rows at a time so that no array of E words is made."""
+    sums = np.empty(graphs.n_nodes, dtype=np.uint64)
+    cuts = np.searchsorted(graphs.edge_ptr, np.arange(CHUNK, graphs.n_edges, CHUNK))
+    for first, last in pairwise([0, *cuts.tolist(), graphs.n_nodes]):
+        ptr = graphs.edge_ptr[first : last + 1]
+        target = np.repeat(np.arange(first, last), np.diff(ptr))
+        target += graphs.edge_disp[ptr[0] : ptr[-1]]
+        sums[first:last] = segment_sums(words[target], ptr - ptr[0])
+    return sums
+
+
+def segment_sums(words: Words, ptr: NDArray[np.int64]) -> Words:
+    """Sums modulo 2⁶⁴ of words[ptr[i]:ptr[i + 1]]; an empty segment gives 0."""
+    running = np.zeros(len(words) + 1, dtype=np.uint64)
+    np.cumsum(words, out=running[1:])
+    return running[ptr[1:]] - running[ptr[:-1]]
+
+
+def return_probabilities(graphs: GraphSet, steps: int) -> NDArray[np.float32]:
+    """[N, steps] the probability that a random walk from a node is back after 1, 2, … steps; 0 for isolated nodes."""
+
+    def compute() -> NDArray[np.float32]:
+        found = np.zeros((graphs.n_nodes, steps), np.float32)
+        order, first = np.argsort(graphs.sizes, kind="stable"), 0
+        nodes = np.cumsum(graphs.sizes[order])
+        while first < len(order):  # graphs of similar size together, so that the dense columns are well filled
+            before = nodes[first - 1] if first else 0
+            fits = (nodes - before) * graphs.sizes[order] <= STRETCH
+            last = max(first + 1, first + int(np.count_nonzero(fits[first:])))
+            _walk(graphs, np.sort(order[first:last]), found)
+            first = last
+        return found
+
+    return _once(graphs, ("walk", steps), compute)
+
+
+def _walk(graphs: GraphSet, ids: NDArray[np.int64], found: NDArray[np.float32]) -> None:
+    """Fill in the rows of some graphs. With S = D^-½ A D^-½ the probability after t steps is (Sᵗ)_ii, and as S is
+    symmetric that is the scalar product of rows i of two of its powers, the exponents adding up to t."""
+    from scipy.sparse import csr_array
+
+    sizes = graphs.sizes[ids]
+    part, nodes = graphs.subset(ids), ranges(graphs.node_ptr[ids], sizes)
+    degree, source = part.degree.astype(np.float64), part.edge_source
+    target = source + part.edge_disp
+    walk = csr_array((1.0 / np.sqrt(degree[source] * degree[target]), target, part.edge_ptr), (part.n_nodes,) * 2)
+    place = np.arange(part.n_nodes) - np.repeat(part.node_ptr[:-1], sizes)
+    width = max(1, STRETCH // max(part.n_nodes, 1))
+    steps = found.shape[1]
+    diagonal = np.zeros((part.n_nodes, steps))
+    for start in range(0, int(sizes.max(initial=0)), width):  # columns of S, of every graph its own
+        here = np.flatnonzero((place >= start) & (place < start + width))
+        power = np.zeros((part.n_nodes, min(width, int(sizes.max()) - start)))
+        power[here, place[here] - start] = 1.0
+        for t in range(1, steps + 1):
+            if t % 2:
+                before, power = power, walk @ power
+            diagonal[:, t - 1] += np.einsum("ij,ij->i", before if t % 2 else power, power)
+    found[nodes] = diagonal
