@@ -113,7 +113,7 @@ def test_one_weight_per_edge() -> None:
         lambda: GraphSet.from_pyg([Data(edge_index=EDGE, edge_weight=torch.ones(2, 2), num_nodes=2, y=0)], "g"),
         lambda: GraphSet.from_networkx([graph], "g"),
     ):
-        with pytest.raises(UserError, match="edge_weight has 2 columns, where one is due"):
+        with pytest.raises(UserError, match="edge_weight has 2 columns; it must have one"):
             make()
 
 
@@ -131,15 +131,17 @@ GOOD = Data(edge_index=EDGE, x=torch.ones(2, 3), y=torch.tensor([0]))
     ("changes", "message"),
     [
         ({"y": None}, "graph 1 has no y"),
-        ({"y": torch.tensor([0, 1])}, "graph 1: y must be one whole number, the class; it is int64 of 2 entries"),
-        ({"y": torch.tensor([0.5])}, "graph 1: y must be one whole number, the class; it is float32 of 1 entries"),
+        (
+            {"y": torch.tensor([0, 1])},
+            "graph 1: y must be one number, or targets of shape [1, T]; it is int64 of 2 entries",
+        ),
         ({"y": "first"}, "graph 1: y is not an array of numbers with one or two dimensions"),
         ({"x": None, "num_nodes": 2}, "graphs 0 and 1 differ: 3 and 0 columns of attributes"),
         ({"x": torch.ones(2, 2)}, "graphs 0 and 1 differ: 3 and 2 columns of attributes"),
         ({"x": torch.ones(2, 3, 1)}, "graph 1: x is not an array of numbers with one or two dimensions"),
         ({"attributes": torch.ones(2, 1)}, "graph 1: 'x' and another key both hold attributes"),
         ({"edge_weight": torch.ones(2)}, "graphs 0 and 1 differ: 0 and 1 columns of edge_weight"),
-        ({"num_nodes": 3}, "graph 1: attributes has 2 rows where 3 are due"),
+        ({"num_nodes": 3}, "graph 1: attributes has 2 rows but needs 3"),
         ({"num_nodes": -1}, "graph 1: num_nodes must be a whole number from 0"),
         ({"num_nodes": "two"}, "graph 1: num_nodes must be a whole number from 0"),
         ({"num_nodes": 2.5}, "graph 1: num_nodes must be a whole number from 0"),
@@ -150,7 +152,10 @@ GOOD = Data(edge_index=EDGE, x=torch.ones(2, 3), y=torch.tensor([0]))
             {"edge_index": EDGE[:1]},
             "graph 1: edge_index must be whole numbers of shape [2, E]",
         ),
-        ({"x": torch.full((2, 3), torch.nan)}, "g: column 0 of attributes holds 2 values that are NaN or infinite"),
+        (
+            {"x": torch.full((2, 3), torch.nan)},
+            "g: column 0 of attributes holds 2 values that are NaN or infinite, the first at node 0 of graph 1",
+        ),
     ],
 )
 def test_pyg_fault_has_the_graph(changes: dict, message: str) -> None:
@@ -200,9 +205,8 @@ def test_networkx_keys() -> None:
 @pytest.mark.parametrize(
     ("graph", "message"),
     [
-        (nx.Graph(), "graph 1: graph.graph['y'] must be the class, a whole number or a string, not None"),
-        (nx.Graph(y=0.5), "graph 1: graph.graph['y'] must be the class, a whole number or a string, not 0.5"),
-        (nx.Graph(y=[0, 1]), "graph 1: graph.graph['y'] must be the class, a whole number or a string, not [0, 1]"),
+        (nx.Graph(), "graph 1 has no y; class labels must be whole numbers without gaps"),
+        (nx.Graph(y=[0, 1]), "graphs 0 and 1 differ: 1 and 2 values of y"),
         (labelled(category=["C", "O"]), "graphs 0 and 1 differ: 1 and 2 columns of category"),
         (labelled(), "graphs 0 and 1 differ: 1 and 0 columns of category"),
         (labelled(category="C", attributes="high"), "graph 1: 'attributes' is not the same number of float32 values"),
@@ -217,7 +221,7 @@ def test_networkx_fault_has_the_graph(graph: nx.Graph, message: str) -> None:
 def test_networkx_column_on_some_nodes_only() -> None:
     graph = labelled(category="C")
     graph.add_node(2)
-    with pytest.raises(UserError, match="graph 0: 'category' is on 2 of 3 nodes or edges; all or none is due"):
+    with pytest.raises(UserError, match="graph 0: 'category' is on 2 of 3 nodes or edges; it must be on all or none"):
         GraphSet.from_networkx([graph], "g")
 
 

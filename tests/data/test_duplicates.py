@@ -1,6 +1,7 @@
 """1-WL classes: invariance, what they tell apart, what they cannot, and the known counts."""
 
 import dataclasses
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_sets import graph_sets
 
-from cgipool.data import GraphSet, build, describe, duplicates, read_tu, wl_classes
+from cgipool.data import GraphSet, build, describe, read_tu, wl_classes
 
 
 def from_networkx(*graphs: nx.Graph) -> GraphSet:
@@ -77,7 +78,7 @@ def test_stretches_do_not_matter(seeds: list[int], stretch: int) -> None:
     cells: dict[tuple[int, ...], int] = {}
     bags = [tuple(sorted(part.tolist())) for part in np.split(colour, graphs.node_ptr[1:-1])]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(duplicates, "CHUNK", stretch)
+        patch.setattr(sys.modules["cgipool.data.describe"], "CHUNK", stretch)
         assert wl_classes(graphs).tolist() == [cells.setdefault(bag, len(cells)) for bag in bags]
 
 

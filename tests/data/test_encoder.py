@@ -135,5 +135,64 @@ def test_one_column_and_graphs_without_nodes() -> None:
     encoder = Encoder.fit(GraphSet.from_edges("one", [1, 1], [], [], [0, 1], **labels))
     with pytest.raises(UserError, match="has no node labels, where 1 column of them was fitted"):
         encoder.encode(GraphSet.from_edges("bare", [1, 1], [], [], [0, 1]))
-    with pytest.raises(UserError, match="graphs: there is not a single node"):
+    with pytest.raises(UserError, match="graphs: the graphs have no nodes"):
         encoder.encode(to_graphset([networkx.Graph()]))
+
+
+@pytest.fixture
+def bonds() -> GraphSet:
+    """Two triangles and a path, with one label and two attributes of each edge; "=" occurs in the last graph alone."""
+    source, target = [0, 1, 2, 3, 4, 5, 6, 7], [1, 2, 0, 4, 5, 3, 7, 8]
+    label = np.array([0, 0, 1, 0, 0, 0, 2, 0], np.int32)[:, None]
+    length = np.array([[1, 5], [2, 5], [3, 5], [1, 5], [1, 5], [1, 5], [9, 5], [1, 6]], np.float32)
+    return GraphSet.from_edges(
+        "bonds", [3, 3, 3], source, target, [0, 1, 0],
+        edge_category=label, edge_category_names=(("-", "#", "="),), edge_attributes=length,
+    )  # fmt: skip
+
+
+def test_edges_are_encoded_like_nodes(bonds: GraphSet) -> None:
+    encoder = Encoder.fit(bonds, np.array([0, 1]), edges=True)
+    assert encoder.edges is not None
+    assert encoder.edges.columns == 3 + 1
+    assert encoder.edges.others == (3,)
+    inputs = encoder.encode(bonds).edges
+    assert inputs is not None
+    source = bonds.edge_source
+    got = {
+        (int(p), int(p + step)): (column, floats)
+        for p, step, (column,), floats in zip(
+            source, bonds.edge_disp, inputs.category.tolist(), inputs.floats.tolist(), strict=True
+        )
+    }
+    train = bonds.edge_attributes[: bonds.edge_ptr[6]].astype(float)
+    mean, scale = train.mean(0), train.std(0)
+    for (p, q), (column, length) in {(0, 1): (0, 1), (2, 0): (1, 3), (6, 7): (3, 9)}.items():
+        for ends in ((p, q), (q, p)):  # both directions alike; "=" was never seen in training
+            assert got[ends][0] == column
+            assert got[ends][1] == pytest.approx([(length - mean[0]) / scale[0], 0.0])
+    assert scale[1] == 0
+
+
+def test_edges_are_read_on_request_only(bonds: GraphSet) -> None:
+    plain = Encoder.fit(bonds)
+    assert plain.edges is None
+    assert plain.encode(bonds).edges is None
+    assert "edges" not in plain.to_json()
+    without = dataclasses.replace(bonds, edge_category=None, edge_category_names=(), edge_attributes=None)
+    assert Encoder.fit(without, edges=True).edges is None
+    encoder = Encoder.fit(bonds, edges=True)
+    assert Encoder.from_json(json.loads(json.dumps(encoder.to_json()))) == encoder
+    with pytest.raises(UserError, match="bonds: 0 edge label columns where 1 was fitted"):
+        encoder.encode(without)
+    narrow = dataclasses.replace(bonds, edge_attributes=bonds.edge_attributes[:, :1])
+    with pytest.raises(UserError, match="bonds: 1 edge attribute column where 2 were fitted"):
+        encoder.encode(narrow)
+
+
+def test_an_edge_label_without_a_column(bonds: GraphSet) -> None:
+    encoder = Encoder.fit(bonds, vocabulary="all", edges=True)
+    other = dataclasses.replace(bonds, edge_category_names=(("-", "#", "~"),))
+    reasons = encoder.unencodable(other)
+    assert list(reasons) == [2]
+    assert reasons[2] == "edge label (column 0) ~ is not in the vocabulary, which has no 'other' column"

@@ -86,8 +86,14 @@ NAN = np.array([[0, 1], [np.nan, 1], [0, np.inf], [0, 0], [np.nan, 0], [0, 0]], 
         ({"category_names": (("C",),)}, "column 0 of category goes from 0 to 1 but 1 name is given"),
         ({"category_names": ()}, "category has 1 column but category_names has 0"),
         ({"edge_category": None}, "edge_category has 0 columns but edge_category_names has 1"),
-        ({"attributes": NAN}, "column 0 of attributes holds 2 values that are NaN or infinite"),
-        ({"edge_weight": NAN[:, 1].copy()}, "edge_weight holds 1 value that is NaN or infinite"),
+        (
+            {"attributes": NAN},
+            "column 0 of attributes holds 2 values that are NaN or infinite, the first at node 1 of graph 0",
+        ),
+        (
+            {"edge_weight": NAN[:, 1].copy()},
+            "edge_weight holds 1 value that is NaN or infinite, the first at the edge from node 1 to node 2 of graph 0",
+        ),
     ],
 )
 def test_broken_rule_names_itself(small: GraphSet, broken: dict, message: str) -> None:

@@ -118,7 +118,7 @@ def test_mistakes(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     ):
         assert message in refused(capsys, *arguments)
     table.write_text(TABLE + "C(,1\n")
-    assert "row 41: 'C(' is no molecule: it is no SMILES" in refused(capsys, table, "--out", out, "--strict")
+    assert "row 41: 'C(' is not a molecule: it is no SMILES" in refused(capsys, table, "--out", out, "--strict")
     assert not out.exists()
 
 
@@ -127,7 +127,7 @@ def test_scaffolds_are_for_molecules(tmp_path: Path, capsys: pytest.CaptureFixtu
     (tmp_path / "nets" / "graphs.csv").write_text("graph,label\na,0\nb,1\n")
     (tmp_path / "nets" / "edges.csv").write_text("graph,source,target\nnot to be read\n")
     said = refused(capsys, tmp_path / "nets", "--out", tmp_path / "set", "--scaffold-splits", 1)
-    assert said == "nets is no set of molecules: it has no scaffolds to split by"
+    assert said == "nets is not a set of molecules, so it has no scaffolds to split by"
 
 
 def test_solubility_by_name(tmp_path: Path, own_cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -141,7 +141,7 @@ def test_solubility_by_name(tmp_path: Path, own_cache: Path, capsys: pytest.Capt
     assert "10 splits: " in capsys.readouterr().out
     assert load_dataset(tmp_path / "set").name == "water"
     assert len(read_splits(tmp_path / "set" / "own-splits.json", 1282)) == 10
-    assert "--label has no use with the format solubility" in refused(
+    assert "--label cannot be used with the format solubility" in refused(
         capsys, "solubility", "--out", tmp_path / "other", "--label", "SOL"
     )
 

@@ -40,9 +40,9 @@ def edge_lists(place: Path, **changes: str) -> Path:
     return folder(place / "mine", **({name.removesuffix(".csv"): text for name, text in EDGES.items()} | changes))
 
 
-def refused(path: Path, **wishes: object) -> str:
+def refused(path: Path, **options: object) -> str:
     with pytest.raises(UserError) as caught:
-        import_data(path, wishes=ImportOptions(**wishes))  # type: ignore[arg-type]
+        import_data(path, options=ImportOptions(**options))  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -82,7 +82,7 @@ def test_graphs_without_nodes_or_labels(tmp_path: Path) -> None:
     listed = "graph,label\nfirst,yes\nsecond,\nempty,no\nthird,no\n"
     path = edge_lists(tmp_path, graphs=listed)
     assert "has no label in 1 of 4 rows, the first of them row 2" in refused(path)
-    found = import_data(path, wishes=ImportOptions(skip_unlabelled=True))
+    found = import_data(path, options=ImportOptions(skip_unlabelled=True))
     assert found.skipped == [Skipped(3, "it has no nodes", "empty")]
     assert found.ids == {"row": [1, 4], "id": ["first", "third"]}
     assert found.graphs.sizes.tolist() == [3, 2]
@@ -113,17 +113,17 @@ def test_edge_lists_against_a_slow_program(tmp_path: Path, monkeypatch: pytest.M
 
 
 EDGE_FAULTS = {
-    "no graphs.csv": ({"graphs": None}, "cannot read {path}/graphs.csv: "),
+    "no graphs.csv": ({"graphs": None}, "{path} needs graphs.csv with the columns "),
     "missing column": ({"edges": "graph,from,to\n"}, "{path}/edges.csv has no column 'source'; its columns: graph, "),
     "unknown graph": (
         {"edges": EDGES["edges.csv"] + "tenth,1,2\n"},
         "{path}/edges.csv, row 6: graph 'tenth' is not in",
     ),
-    "graph twice": ({"graphs": EDGES["graphs.csv"] + "first,no\n"}, "{path}/graphs.csv, row 4: graph 'first' stands"),
-    "node twice": ({"nodes": NODES + "first,2,C,1\n"}, "{path}/nodes.csv, row 9: this node of this graph stands"),
+    "graph twice": ({"graphs": EDGES["graphs.csv"] + "first,no\n"}, "{path}/graphs.csv, row 4: graph 'first' appears"),
+    "node twice": ({"nodes": NODES + "first,2,C,1\n"}, "{path}/nodes.csv, row 9: this node of this graph appears"),
     "unknown node": (
         {"nodes": NODES, "edges": EDGES["edges.csv"] + "first,2,77\n"},
-        "{path}/edges.csv, row 6: the target is no node of nodes.csv",
+        "{path}/edges.csv, row 6: the target is not a node of nodes.csv",
     ),
     "blank value": ({"nodes": NODES.replace("N,7", ",7")}, "{path}/nodes.csv, row 8: column 'label' is empty"),
     "weight in words": (
@@ -136,6 +136,11 @@ EDGE_FAULTS = {
         "mine: column 'height' of attributes holds 1 value that is NaN",
     ),
 }
+
+
+def test_edges_csv_alone_names_its_folder(tmp_path: Path) -> None:
+    path = edge_lists(tmp_path)
+    assert refused(path / "edges.csv").endswith("is an edge list; import its folder, with graphs.csv beside edges.csv")
 
 
 @pytest.mark.parametrize("fault", EDGE_FAULTS)
@@ -192,7 +197,7 @@ def test_graphml_that_carries_its_class(tmp_path: Path) -> None:
     assert (one.graphs.name, one.graphs.class_names) == ("one", ("a",))
     graphml(tmp_path / "nets", [coloured(3, colour="a", size="s"), coloured(4, colour="b", size="s")], None)
     assert "several columns could hold the label (colour, size); choose with --label" in refused(path)
-    assert import_data(path, wishes=ImportOptions(label="colour")).graphs.class_names == ("a", "b")
+    assert import_data(path, options=ImportOptions(label="colour")).graphs.class_names == ("a", "b")
 
 
 def test_several_graphs_in_a_file(tmp_path: Path) -> None:
@@ -218,23 +223,23 @@ def test_graphml_named_and_directed_edges(tmp_path: Path) -> None:
 def test_faults_of_graphml(tmp_path: Path) -> None:
     path = graphml(tmp_path / "nets", [coloured(3), coloured(2)], None)
     assert refused(path) == (
-        f"{path}: the graphs carry no class, and there is no labels.csv with columns graph and label; "
-        "for graphs without classes, to predict these, there is --unlabelled"
+        f"{path}: the graphs have no class, and there is no labels.csv with columns graph and label; "
+        "to import graphs without classes for prediction, use --unlabelled"
     )
     for labels, message in (
         ("graph,label\ng0,1\n", "labels.csv has no row for g1.graphml"),
         ("graph,label\ng0,1\ng1,2\ng2,1\n", "labels.csv, row 3: there is no file g2.graphml"),
-        ("graph,label\ng0,1\ng0,2\n", "labels.csv, row 2: graph 'g0' stands there a second time"),
+        ("graph,label\ng0,1\ng0,2\n", "labels.csv, row 2: graph 'g0' appears twice"),
         ("file,label\ng0,1\n", "labels.csv has no column 'graph'; its columns: file, label"),
         ("graph,label\ng0,1\ng1,\n", "column 'label' has no label in 1 of 2 rows"),
     ):
         (path / "labels.csv").write_text(labels)
         assert message in refused(path)
-    found = import_data(path, wishes=ImportOptions(skip_unlabelled=True))
+    found = import_data(path, options=ImportOptions(skip_unlabelled=True))
     assert (found.ids["id"], found.graphs.dropped) == (["g0"], {"graphs without a label": 1})
     (path / "labels.csv").write_text("graph,label\ng0,1\ng1,2\n")
     nx.write_graphml(nx.path_graph(2), path / "g1.graphml")
-    assert "graph 'g1': key 'colour' is on some nodes or edges only; all or none is due" in refused(path)
+    assert "graph 'g1': key 'colour' is on some nodes or edges only; it must be on all or none" in refused(path)
     for text in ("<graphml><graph>", "plain text", "<html/>", "<?xml version='1.0' encoding='utf-3'?><graphml/>"):
         (path / "g1.graphml").write_text(text)
         assert "g1.graphml " in refused(path)
@@ -297,7 +302,7 @@ def test_faults_of_pyg_files(tmp_path: Path) -> None:
         ([], "neither a list of dicts nor columns with slices"),
         ([{1: torch.ones(2)}], "neither a list of dicts nor columns with slices"),
         ({"x": torch.ones(2)}, "neither a list of dicts nor columns with slices"),
-        ([{"x": torch.ones(2, 1), "y": torch.tensor([0.5])}], "graph 0: y must be one whole number"),
+        ([{"x": torch.ones(2, 1), "y": torch.tensor([0.5, 1])}], "graph 0: y must be one number, or targets of"),
         (({"x": torch.ones(2, 1)}, {"x": torch.tensor([0, 5])}), "its slices do not fit its columns"),
         (({"x": torch.ones(2, 1)}, {"y": torch.tensor([0, 1])}), "its slices do not fit its columns"),
     ):
@@ -325,14 +330,14 @@ def test_what_is_no_data(tmp_path: Path) -> None:
     (tmp_path / "notes.pdf").touch()
     (tmp_path / "hollow").mkdir()
     edge_lists(tmp_path)
-    for path, wishes, message in (
+    for path, options, message in (
         ("nowhere", {}, "there is no file or folder "),
         ("notes.pdf", {}, "files ending in .zip, .csv, "),
         ("hollow", {}, "holds neither NAME_A.txt (TU), edges.csv with graphs.csv, nor .graphml files"),
-        ("mine", {"smiles": "s"}, "--smiles has no use with the format edges"),
-        ("mine", {"largest_fragment": True}, "--largest-fragment has no use with the format edges"),
+        ("mine", {"smiles": "s"}, "--smiles cannot be used with the format edges"),
+        ("mine", {"largest_fragment": True}, "--largest-fragment cannot be used with the format edges"),
     ):
-        assert message in refused(tmp_path / path, **wishes)
+        assert message in refused(tmp_path / path, **options)
     with pytest.raises(UserError, match="unknown format 'xml'; known: auto, edges, "):
         import_data(tmp_path, form="xml")
 
@@ -355,7 +360,7 @@ def test_saving_keeps_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.undo()
     found.save(target)
     assert not (target / "own.txt").exists()
-    with pytest.raises(UserError, match="is a saved GraphSet already"):
+    with pytest.raises(UserError, match="is already a saved GraphSet"):
         import_data(target)
 
 

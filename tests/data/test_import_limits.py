@@ -26,14 +26,14 @@ from cgipool.cli import main
 from cgipool.cli.options import parse_size
 from cgipool.data.importers import ImportOptions, import_data
 from cgipool.data.importers.table import _rows_pattern, open_table
-from cgipool.data.importers.text import Text
+from cgipool.data.importers.text import TextFile
 from cgipool.data.molecules import MoleculeFeaturizer, NotAMoleculeError, parse_block, parse_smiles
 from cgipool.errors import UserError
 
 
-def refused(path: Path, **wishes: object) -> str:
+def refused(path: Path, **options: object) -> str:
     with pytest.raises(UserError) as caught:
-        import_data(path, wishes=ImportOptions(**wishes))  # type: ignore[arg-type]
+        import_data(path, options=ImportOptions(**options))  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 600
     return str(caught.value)
@@ -254,7 +254,7 @@ def test_lines_end_as_in_universal_newlines(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("cgipool.data.importers.text.BLOCK", 3)
     for text in ("a\r\nb\rc\n\nd", "a\r\n\r\nb\r\n", "\r\r\n\n", "a"):
         (tmp_path / "text").write_bytes(text.encode())
-        assert list(Text(tmp_path / "text").lines()) == text.replace("\r\n", "\n").replace("\r", "\n").removesuffix(
+        assert list(TextFile(tmp_path / "text").lines()) == text.replace("\r\n", "\n").replace("\r", "\n").removesuffix(
             "\n"
         ).split("\n")
 

@@ -15,7 +15,7 @@ from rdkit import Chem
 from cgipool.data import describe, load_dataset
 from cgipool.data.importers import Imported, ImportOptions, Skipped, import_data
 from cgipool.data.importers.molecular import records
-from cgipool.data.importers.text import Text
+from cgipool.data.importers.text import TextFile
 from cgipool.data.molecules import MoleculeFeaturizer
 from cgipool.errors import UserError
 
@@ -28,13 +28,13 @@ def table(folder: Path, text: str, name: str = "mine.csv") -> Path:
     return path
 
 
-def read(folder: Path, text: str, **wishes: object) -> Imported:
-    return import_data(table(folder, text), wishes=ImportOptions(**wishes))  # type: ignore[arg-type]
+def read(folder: Path, text: str, **options: object) -> Imported:
+    return import_data(table(folder, text), options=ImportOptions(**options))  # type: ignore[arg-type]
 
 
-def refused(folder: Path, text: str, **wishes: object) -> str:
+def refused(folder: Path, text: str, **options: object) -> str:
     with pytest.raises(UserError) as caught:
-        read(folder, text, **wishes)
+        read(folder, text, **options)
     said = str(caught.value)
     assert "\n" not in said
     assert said.startswith(str(folder / "mine.csv"))
@@ -120,7 +120,7 @@ def test_rows_that_are_no_molecules_are_listed(tmp_path: Path, capfd: pytest.Cap
     ]
     assert found.graphs.dropped == {"rows that are no molecule": 3}
     assert found.ids["row"] == [1, 5]
-    assert refused(tmp_path, text, strict=True) == ", row 2: 'C(' is no molecule: it is no SMILES"
+    assert refused(tmp_path, text, strict=True) == ", row 2: 'C(' is not a molecule: it is no SMILES"
     assert capfd.readouterr().err == ""
 
 
@@ -167,7 +167,7 @@ def test_threshold(tmp_path: Path) -> None:
 def test_missing_labels(tmp_path: Path, missing: str) -> None:
     text = PLAIN + f"CCC,{missing}\nCCCC,1\n"
     assert refused(tmp_path, text) == (
-        ": column 'label' has no label in 1 of 6 rows, the first of them row 5; --skip-unlabelled leaves such rows out"
+        ": column 'label' has no label in 1 of 6 rows, the first of them row 5; use --skip-unlabelled to skip them"
     )
     found = read(tmp_path, text, skip_unlabelled=True)
     assert found.ids["row"] == [1, 2, 3, 4, 6]
@@ -187,7 +187,7 @@ FAULTS = {
     "label that is not there": (PLAIN, {"label": "y"}, " has no label column 'y'; it may be one of: label"),
     "the molecules as label": (PLAIN, {"label": "smiles"}, " has no label column 'smiles'; it may be one of: label"),
     "no label column": ("smiles\nC\n", {}, " has no column for the label"),
-    "column twice": ("smiles,smiles,label\nC,C,1\n", {}, ": column 'smiles' stands 2 times in the header"),
+    "column twice": ("smiles,smiles,label\nC,C,1\n", {}, ": column 'smiles' appears 2 times in the header"),
     "two usual labels": ("smiles,Label,y\nC,1,2\n", {}, ": several columns could hold the label (Label, y); choose "),
     "labels all missing": ("smiles,label\nC,\nCC,NA\n", {}, ": column 'label' is empty in all 2 rows"),
     "too many fields": ("smiles,label\nC,1\nC,1,2\n", {}, ", row 2: 2 fields expected, 3 found; text with a delimiter"),
@@ -195,28 +195,28 @@ FAULTS = {
     "quote not closed": ('smiles,label\n"C,1\nC,2\n', {}, ", row 1: 2 fields expected, 1 found"),
     "floats": (
         "smiles,logS\nC,0.5\nCC,1.5\nCCC,0.5\n",
-        {},
-        ": column 'logS' holds 2 different numbers in 3 rows; cgipool classifies: give a column of classes (--label), "
-        "or --threshold T to make two classes",
+        {"task": "classification"},
+        ": column 'logS' holds 2 different numbers in 3 rows; a column of classes is needed: choose one with --label, "
+        "use --task regression, or --threshold T to make two classes",
     ),
     "names": (
         "smiles,label\nC,a\nCC,b\nCCC,c\n",
         {},
-        ": column 'label' holds 3 different values in 3 rows; cgipool classifies: give a column of classes (--label)",
+        ": column 'label' holds 3 different values in 3 rows; a column of classes is needed: choose one with --label",
     ),
-    "nothing but faults": ("smiles,label\nX,1\nY(,0\n", {}, ": not one row is a molecule; the first, row 1: it is no "),
+    "nothing but faults": ("smiles,label\nX,1\nY(,0\n", {}, ": no row is a molecule; the first, row 1: it is no "),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults_of_a_table(tmp_path: Path, fault: str) -> None:
-    text, wishes, message = FAULTS[fault]
-    assert refused(tmp_path, text, **wishes).startswith(message)
+    text, options, message = FAULTS[fault]
+    assert refused(tmp_path, text, **options).startswith(message)
 
 
 def test_many_whole_numbers_are_no_classes(tmp_path: Path) -> None:
     text = "smiles,label\n" + "".join(f"C,{i}\nCC,{i}\n" for i in range(101))
-    assert "holds 101 different numbers in 202 rows" in refused(tmp_path, text)
+    assert "holds 101 different numbers in 202 rows" in refused(tmp_path, text, task="classification")
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-16-be", "utf-8-sig"])
@@ -224,7 +224,7 @@ def test_text_in_other_encodings(tmp_path: Path, encoding: str) -> None:
     text = "smiles,läbel,id\nC,süß,Stärke €\nCC,sauer,b\n"
     mark = codecs.BOM_UTF16_BE if encoding == "utf-16-be" else b""
     (tmp_path / "mine.csv").write_bytes(mark + text.encode(encoding))
-    found = import_data(tmp_path / "mine.csv", wishes=ImportOptions(label="läbel"))
+    found = import_data(tmp_path / "mine.csv", options=ImportOptions(label="läbel"))
     assert found.graphs.class_names == ("sauer", "süß")
     assert list(found.ids["id"]) == ["Stärke €", "b"]
     assert any("read as Windows-1252" in note for note in found.notes) == (encoding == "cp1252")
@@ -279,7 +279,7 @@ def test_sdf(tmp_path: Path) -> None:
 def test_sdf_records_are_those_of_rdkit(tmp_path: Path) -> None:
     path = sdf(tmp_path)
     theirs = [molecule.GetPropsAsDict() for molecule in Chem.SDMolSupplier(str(path))]
-    assert [record.data for record in records(Text(path))] == [
+    assert [record.data for record in records(TextFile(path))] == [
         {key: " ".join(str(value).split()) for key, value in held.items()} for held in theirs
     ]
 

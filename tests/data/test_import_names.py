@@ -273,10 +273,10 @@ def test_a_split_column_without_validation_or_of_other_values(tmp_path: Path) ->
             edges="graph,source,target\n" + "".join(f"g{g},1,2\n" for g in range(len(sides))),
         )
 
-    found = import_data(table([*["train"] * 20, *["test"] * 4]), wishes=ImportOptions(label="label"))
+    found = import_data(table([*["train"] * 20, *["test"] * 4]), options=ImportOptions(label="label"))
     (split,) = found.splits["given-splits.json"]
     assert (len(split.train), len(split.val), split.test.tolist()) == (18, 2, [20, 21, 22, 23])
-    found = import_data(table(["fold1", "fold2"] * 6), wishes=ImportOptions(label="label"))
+    found = import_data(table(["fold1", "fold2"] * 6), options=ImportOptions(label="label"))
     assert not found.splits
     assert "column 'split' is not used: it holds 'fold1'" in found.notes[0]
 

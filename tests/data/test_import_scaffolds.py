@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("rdkit")
 
 from cgipool.data import fold_splits, motifs
+from cgipool.data.molecule_groups import scaffold_splits, scaffolds_of
 from cgipool.data.molecules import MoleculeFeaturizer
-from cgipool.data.scaffolds import scaffold_splits, scaffolds_of
 from cgipool.errors import UserError
 
 SIDES = ("train", "val", "test")
@@ -117,7 +117,7 @@ def test_what_cannot_be_split() -> None:
             scaffold_splits(smiles, seed=0, indices=[0])
     with pytest.raises(UserError, match="the number of splits must be at least 1"):
         scaffold_splits(molecules(0, 50), seed=0, indices=[])
-    with pytest.raises(UserError, match="motifs has not the columns of a set of molecules"):
+    with pytest.raises(UserError, match="motifs does not have the columns of a set of molecules"):
         scaffold_splits(motifs(20), seed=0, indices=[0])
     benzene = MoleculeFeaturizer().graph("c1ccccc1")
     with pytest.raises(UserError, match="graph 0 of c1ccccc1 cannot be put back as a molecule; give the SMILES"):

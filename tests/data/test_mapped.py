@@ -11,13 +11,14 @@ import pytest
 import torch
 from random_sets import assert_equal
 
-from cgipool.data import Encoder, GraphSet, features, motifs, random_splits, splits, write_splits
+from cgipool.data import Encoder, GraphSet, columns, motifs, random_splits, splits, write_splits
 from cgipool.data.batch import Batcher
 from cgipool.data.store import folder_of
 from cgipool.errors import UserError
 from cgipool.training import evaluate
+from cgipool.training.folder import content_of
 from cgipool.training.recipe import PAPER
-from cgipool.training.run import content_of, train
+from cgipool.training.run import train
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def test_encoder(
 ) -> None:
     ids = np.array([50, 3, 4, 20])
     options = {"source": source, "vocabulary": vocabulary, "attributes": True}
-    monkeypatch.setattr(features, "STRETCH", stretch)
+    monkeypatch.setattr(columns, "STRETCH", stretch)
     encoder = Encoder.fit(mapped, ids, **options)  # type: ignore[arg-type]
     part = whole.subset(ids)
     assert part.attributes is not None

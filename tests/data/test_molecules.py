@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +13,10 @@ pytest.importorskip("rdkit")
 
 from rdkit import Chem
 
-from cgipool.data import Encoder, GraphSet, molecules
+from cgipool.data import Encoder, GraphSet, molecules, motifs
+from cgipool.data.features import LABELS
+from cgipool.data.molecule_groups import scaffolds_of
 from cgipool.data.molecules import ATOM, BOND, MoleculeFeaturizer, parse_block, parse_smiles
-from cgipool.data.scaffolds import scaffolds_of
 from cgipool.errors import UserError
 
 DRUGS = [
@@ -31,18 +34,18 @@ DRUGS = [
 
 
 def atoms(graphs: GraphSet) -> list[tuple[str, ...]]:
-    """The labels of each node, by name."""
+    """The labels of each node, by name; without the mass."""
     assert graphs.category is not None
-    return [tuple(graphs.category_names[j][c] for j, c in enumerate(row)) for row in graphs.category]
+    return [tuple(graphs.category_names[j][c] for j, c in enumerate(row)) for row in graphs.category[:, :8]]
 
 
 def bonds(graphs: GraphSet) -> dict[tuple[int, int], tuple[str, ...]]:
-    """The labels of each stored edge, by its ends."""
+    """Type and stereo of each stored edge, by its ends."""
     assert graphs.edge_category is not None
     source = graphs.edge_source
     names = graphs.edge_category_names
     return {
-        (int(p), int(p + step)): tuple(names[j][c] for j, c in enumerate(row))
+        (int(p), int(p + step)): tuple(names[j][c] for j, c in enumerate(row[:2]))
         for p, step, row in zip(source, graphs.edge_disp, graphs.edge_category, strict=True)
     }
 
@@ -53,9 +56,36 @@ def graph(smiles: str, **options: bool) -> GraphSet:
 
 def test_columns_in_order() -> None:
     assert list(ATOM) == [
-        *("element", "degree", "charge", "hydrogens", "aromatic", "ring", "hybridisation", "chirality"),
+        *("element", "degree", "charge", "hydrogens", "aromatic", "ring", "hybridisation", "chirality", "mass"),
     ]
-    assert list(BOND) == ["type", "stereo"]
+    assert list(BOND) == ["type", "stereo", "conjugated", "ring"]
+    assert tuple(tuple(columns)[: len(old)] for columns, old in zip((ATOM, BOND), LABELS, strict=True)) == LABELS
+
+
+@pytest.mark.parametrize("smiles", DRUGS)
+def test_every_column_is_what_rdkit_says(smiles: str) -> None:
+    molecule, made = Chem.MolFromSmiles(smiles), graph(smiles)
+    assert made.category is not None
+    assert made.edge_category is not None
+    named = [dict(zip(ATOM, row, strict=True)) for row in made.category]
+    named = [{what: made.category_names[j][row[what]] for j, what in enumerate(ATOM)} for row in named]
+    for row, atom in zip(named, molecule.GetAtoms(), strict=True):
+        assert row | {"chirality": ""} == {
+            "element": atom.GetSymbol(),
+            "degree": str(atom.GetDegree()),
+            "charge": str(atom.GetFormalCharge()),
+            "hydrogens": str(atom.GetTotalNumHs()),
+            "aromatic": "yes" if atom.GetIsAromatic() else "no",
+            "ring": "yes" if atom.IsInRing() else "no",
+            "hybridisation": str(atom.GetHybridization()).lower(),
+            "chirality": "",
+            "mass": str(round(atom.GetMass())),
+        }
+    for p, step, codes in zip(made.edge_source, made.edge_disp, made.edge_category, strict=True):
+        bond = molecule.GetBondBetweenAtoms(int(p), int(p + step))
+        kind, _, conjugated, ring = (made.edge_category_names[j][c] for j, c in enumerate(codes))
+        assert kind == str(bond.GetBondType()).lower()
+        assert (conjugated == "yes", ring == "yes") == (bond.GetIsConjugated(), bond.IsInRing())
 
 
 def test_benzene() -> None:
@@ -126,6 +156,8 @@ def test_stereo_that_takes_too_long_is_unknown(monkeypatch: pytest.MonkeyPatch) 
 
 def test_isotopes() -> None:
     assert atoms(graph("[13CH4]")) == atoms(graph("C"))
+    masses = [graph(smiles).category_names[list(ATOM).index("mass")] for smiles in ("[13CH4]", "C", "[35Cl-]")]
+    assert masses == [("13",), ("12",), ("35",)]
     heavy = graph("[2H]OC")
     assert [atom[0] for atom in atoms(heavy)] == ["H", "O", "C"]
     assert atoms(heavy)[1][1:4] == ("2", "0", "0")
@@ -195,7 +227,7 @@ def test_new_molecules_meet_the_encoder_of_old_ones() -> None:
     encoder = Encoder.fit(MoleculeFeaturizer().graphs(DRUGS))
     known, strange = (encoder.encode(graph(smiles)) for smiles in ("CCO", "CC[Se]C"))
     assert not np.isin(known.category, encoder.others).any()
-    assert np.argwhere(np.isin(strange.category, encoder.others)).tolist() == [[2, 0]]
+    assert np.argwhere(np.isin(strange.category, encoder.others)).tolist() == [[2, 0], [2, list(ATOM).index("mass")]]
 
 
 def test_json_and_back() -> None:
@@ -211,7 +243,7 @@ def test_json_and_back() -> None:
     [
         ({"atoms": [{"name": "element", "version": 2}]}, "a featuriser with other atoms than this version"),
         ({"bonds": []}, "a featuriser with other bonds than this version"),
-        ({"featurizer": "proteins"}, "a featuriser with other featurizer than"),
+        ({"featurizer": "proteins"}, "a featuriser of another kind: proteins"),
         ({"largest_fragment": "no"}, "not a saved molecule featuriser"),
     ],
 )
@@ -220,8 +252,129 @@ def test_json_of_another(change: dict, message: str) -> None:
         MoleculeFeaturizer.from_json(MoleculeFeaturizer().to_json() | change)
 
 
+def old(smiles: list[str]) -> GraphSet:
+    """These molecules as earlier versions stored them."""
+    plain = MoleculeFeaturizer().to_json()
+    few = {what: plain[what][: len(names)] for what, names in zip(("atoms", "bonds"), LABELS, strict=True)}
+    return MoleculeFeaturizer.from_json(plain | few).graphs(smiles)
+
+
+def test_what_earlier_versions_stored_is_made_again() -> None:
+    made = old(DRUGS)
+    assert made.column_names == dict(zip(("category", "edge_category"), LABELS, strict=True))
+    assert atoms(made) == atoms(MoleculeFeaturizer().graphs(DRUGS))
+    assert bonds(made) == bonds(MoleculeFeaturizer().graphs(DRUGS))
+    assert list(scaffolds_of(made)) == list(scaffolds_of(DRUGS))
+
+
+def test_the_recipe_says_which_columns_are_read() -> None:
+    new, before = MoleculeFeaturizer().graphs(DRUGS), old(DRUGS)
+    full = Encoder.fit(new, edges=True)
+    assert full.edges is not None
+    assert (len(full.values), len(full.edges.values)) == (len(ATOM), len(BOND))
+    few = Encoder.fit(new, featurizer="labels", edges=True, wl=1)
+    assert few.edges is not None
+    assert (few.reads, few.edges.reads) == LABELS
+    plain = Encoder.fit(before, edges=True, wl=1)
+    for made in (new, before):  # a model of the labels reads sets of either version
+        np.testing.assert_array_equal(few.encode(made).category, plain.encode(before).category)
+        np.testing.assert_array_equal(few.encode(made).edges.category, plain.encode(before).edges.category)
+    assert Encoder.from_json(json.loads(json.dumps(few.to_json()))) == few
+    catalogued = replace(new, name="solubility")
+    assert Encoder.fit(catalogued).values == Encoder.fit(before).values
+    assert Encoder.fit(catalogued, featurizer="atoms-and-bonds") == Encoder.fit(new)
+    with pytest.raises(UserError, match="imported by an earlier version; import them again"):
+        Encoder.fit(before, featurizer="atoms-and-bonds")
+    with pytest.raises(UserError, match="it was not imported from molecules"):
+        Encoder.fit(motifs(8), featurizer="atoms-and-bonds")
+    with pytest.raises(UserError, match="motifs has no node labels"):
+        few.encode(motifs(8))
+    with pytest.raises(UserError, match="has no node label column 'element', which the model reads"):
+        few.encode(replace(before, column_names={}))
+
+
+OWN = """
+import numpy as np
+
+def charges(molecule):
+    return {"atoms": [[atom.GetFormalCharge(), atom.GetIdx()] for atom in molecule.GetAtoms()],
+            "bonds": [[bond.GetIdx()] for bond in molecule.GetBonds()]}
+
+def bonds_only(molecule):
+    return {"bonds": np.ones((molecule.GetNumBonds(), 2))}
+
+def uneven(molecule):
+    width = 2 if molecule.GetNumAtoms() > 3 else 1
+    return {"atoms": np.ones((molecule.GetNumAtoms(), width))}
+
+def short(molecule):
+    return {"atoms": np.ones((1, 2))}
+
+def fails(molecule):
+    raise KeyError("no such thing")
+
+def nothing(molecule):
+    return None
+
+def infinite(molecule):
+    return {"atoms": [[np.nan]] * molecule.GetNumAtoms()}
+
+number = 3
+"""
+
+
+@pytest.fixture
+def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "own_features.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    sys.modules.pop("own_features", None)
+    return "own_features"
+
+
+def test_features_of_ones_own(own_module: str) -> None:
+    featurizer = MoleculeFeaturizer(own=f"{own_module}:charges")
+    made = featurizer.graphs(["CC[NH3+]", "O", "C[O-]"])
+    assert made.attributes is not None
+    assert made.edge_attributes is not None
+    assert made.attributes.tolist() == [[0, 0], [0, 1], [1, 2], [0, 0], [0, 0], [-1, 1]]
+    by_ends = {
+        (int(p), int(p + step)): value
+        for p, step, (value,) in zip(made.edge_source, made.edge_disp, made.edge_attributes.tolist(), strict=True)
+    }
+    assert by_ends == {(0, 1): 0, (1, 0): 0, (1, 2): 1, (2, 1): 1, (4, 5): 0, (5, 4): 0}
+    plain = json.loads(json.dumps(featurizer.to_json()))
+    assert plain["own"] == {"function": f"{own_module}:charges", "widths": [2, 1]}
+    assert MoleculeFeaturizer.from_json(plain) == featurizer
+    plain["own"]["widths"] = [3, 1]
+    with pytest.raises(UserError, match=r"gives \[2, 1\] columns for atoms and bonds; at training it gave \[3, 1\]"):
+        MoleculeFeaturizer.from_json(plain)
+    alone = MoleculeFeaturizer(own=f"{own_module}:bonds_only").graph("C")
+    assert alone.attributes is None
+    assert alone.edge_attributes is not None
+    assert alone.edge_attributes.shape == (0, 2)
+
+
 @pytest.mark.parametrize(
-    "module", ["cgipool.data.molecules", "cgipool.data.scaffolds", "cgipool.data.importers.molecular"]
+    ("function", "message"),
+    [
+        ("uneven", "gave 2 columns for atoms, and 1 for other molecules, for the molecule CCCCO"),
+        ("short", r"gave atoms of shape \[1, 2\], where \[2, columns\] is needed, for the molecule CC"),
+        ("fails", "raised KeyError: 'no such thing', for the molecule CC"),
+        ("nothing", 'must return a dictionary with "atoms", "bonds" or both'),
+        ("infinite", "gave atoms with NaN or infinite values"),
+        ("number", "is not a function"),
+        ("absent", "cannot import it: module 'own_features' has no attribute 'absent'"),
+    ],
+)
+def test_own_features_that_do_not_fit(own_module: str, function: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        MoleculeFeaturizer(own=f"{own_module}:{function}").graphs(["CCCCO"])
+    with pytest.raises(UserError, match=r"is named as package\.module:function"):
+        MoleculeFeaturizer(own="charges").graph("C")
+
+
+@pytest.mark.parametrize(
+    "module", ["cgipool.data.molecules", "cgipool.data.molecule_groups", "cgipool.data.importers.molecular"]
 )
 def test_without_rdkit_a_line_says_how_to_get_it(module: str) -> None:
     code = f"""

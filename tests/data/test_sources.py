@@ -20,7 +20,7 @@ from random_sets import TRIANGLE_AND_PATH, assert_equal, write_tu
 
 from cgipool.data import (
     CATALOGUE,
-    Entry,
+    CatalogueEntry,
     GraphSet,
     cache_folder,
     describe,
@@ -73,7 +73,7 @@ class Mirror(BaseHTTPRequestHandler):
         pass
 
 
-SMALL = Entry("synthetic", 2, 2, "a triangle and a path")
+SMALL = CatalogueEntry("synthetic", 2, 2, "a triangle and a path")
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def test_download_without_a_length(mirror: str) -> None:
     [
         ("ENZYMES", "{mirror}/ENZYMES.zip answered 404 Not Found"),
         ("AIDS", "{mirror}/AIDS.zip: the connection was lost after 100 of {size} bytes"),
-        ("BZR", "{mirror}/BZR.zip is not a sound TU archive: BZR.zip is not a zip archive, or only part of one"),
+        ("BZR", "{mirror}/BZR.zip is not a sound TU archive: BZR.zip is not a zip archive, or is truncated"),
         ("COX2", "{mirror}/COX2.zip is not a sound zip archive: "),
     ],
 )
@@ -145,7 +145,9 @@ def test_mirror_that_is_not_there(own_cache: Path, monkeypatch: pytest.MonkeyPat
 
 def test_a_wrong_data_folder_is_told_where_the_download_fails(mirror: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CGIPOOL_DATA", "no/such/folder")
-    with pytest.raises(UserError, match=r"404 Not Found \(and CGIPOOL_DATA names no/such/folder, which is no folder\)"):
+    with pytest.raises(
+        UserError, match=r"404 Not Found \(and CGIPOOL_DATA names no/such/folder, which is not a folder\)"
+    ):
         load_dataset("ENZYMES")
 
 
@@ -335,7 +337,7 @@ def test_motifs_by_name(own_cache: Path, tmp_path: Path, monkeypatch: pytest.Mon
     [
         ("NCI-1", "unknown data set 'NCI-1'; did you mean 'NCI1'? known: AIDS, "),
         ("nowhere/NCI1.zip", "there is no data set at nowhere/NCI1.zip"),
-        (".", ".: no NAME_A.txt in it; it is not a TU data set"),
+        (".", ".: it contains no NAME_A.txt, so it is not a TU data set"),
     ],
 )
 def test_unknown(own_cache: Path, tmp_path: Path, monkeypatch, given: str, message: str) -> None:
@@ -404,18 +406,18 @@ def test_describe(tmp_path: Path) -> None:
     assert (found["smallest"], found["median"], found["largest"]) == (3, 3, 3)
     assert found["classes"][1] == {"name": "1", "graphs": 1, "share": 0.25}
     assert found["edge_columns"] == {"weight": False, "labels": [1], "attributes": 0}
-    assert found["note"] == "edge weights, labels and attributes are kept but no present recipe uses them"
+    assert found["note"] == "edge labels and attributes are read by the convolutions gine and transformer"
     assert found["dropped"] == {"one-way edges completed": 4}
     assert found["duplicates"] == {"distinct": 2, "with_twin": 4, "conflicting": 1, "ceiling": 0.75}
     floats = GraphSet.from_edges("floats", [2], [0], [1], [0], attributes=np.ones((2, 3), np.float32))
-    assert describe(floats)["note"].startswith("node attributes are used where the setting attributes=true asks")
+    assert describe(floats)["note"].startswith("without node attributes (attributes=false)")
 
 
 def test_graphs_without_nodes_are_told(tmp_path: Path) -> None:
     """As a TU set has them whose graph_labels has more lines than graph_indicator has graphs."""
     found = describe(read_tu(write_tu(tmp_path / "toy", graph_labels="1\n-1\n1\n1\n")))
     assert (found["graphs"], found["graphs_without_nodes"]) == (4, 2)
-    assert found["note"] == "2 graphs have no nodes, so that nothing tells of the class"
+    assert found["note"] == "2 graphs have no nodes, so only the majority class can be predicted for them"
     assert describe(motifs(4))["graphs_without_nodes"] == 0
     assert describe(motifs(4))["note"] is None
 

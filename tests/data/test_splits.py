@@ -128,7 +128,10 @@ def test_refuses() -> None:
         (lambda: random_splits(labelled([0, 1] * 4), seed=0, indices=[0]), "g has 8 graphs; at least 10 are needed"),
         (lambda: random_splits(labelled([0] * 12), seed=0, indices=[0]), "g has graphs of one class only"),
         (lambda: random_splits(labelled([-1] * 12), seed=0, indices=[0]), "g has no known classes: its graphs can be "),
-        (lambda: fold_splits(labelled([0, 1] * 6, [0] * 12), 3, 0), "g has not a single node"),
+        (
+            lambda: fold_splits(labelled([0, 1] * 6, [0] * 12), 3, 0),
+            "g has no nodes, so there is nothing to learn from",
+        ),
         (lambda: random_splits(good, seed=0, indices=range(0)), "the number of splits must be at least 1"),
         (lambda: random_splits(good, seed=-1, indices=[0]), "seed and split number must not be negative: -1, 0"),
         (lambda: random_splits(good, seed=0, indices=[0], kind="ramdom"), "did you mean 'random'?"),
@@ -177,14 +180,14 @@ ROW = {"index": 4, "train": [0, 1], "val": [2], "test": [3]}
     [
         (ROW | {"test": [7]}, "split 4: test names graph 7 of 5"),
         (ROW | {"test": [-1]}, "split 4: test names graph -1 of 5"),
-        (ROW | {"val": [1]}, "split 4: graph 1 stands in it more than once"),
-        (ROW | {"train": [0, 0]}, "split 4: graph 0 stands in it more than once"),
+        (ROW | {"val": [1]}, "split 4: graph 1 is in it more than once"),
+        (ROW | {"train": [0, 0]}, "split 4: graph 0 is in it more than once"),
         (ROW | {"val": []}, "split 4: val is empty"),
-        (ROW | {"val": [2.5]}, "is no splits file"),
-        (ROW | {"val": [2**70]}, "is no splits file"),
-        (ROW | {"val": 2}, "is no splits file"),
-        ({"index": 4}, "is no splits file"),
-        ([], "is no splits file"),
+        (ROW | {"val": [2.5]}, "is not a splits file"),
+        (ROW | {"val": [2**70]}, "is not a splits file"),
+        (ROW | {"val": 2}, "is not a splits file"),
+        ({"index": 4}, "is not a splits file"),
+        ([], "is not a splits file"),
     ],
 )
 def test_bad_file(tmp_path: Path, content: object, message: str) -> None:
@@ -206,5 +209,5 @@ def test_other_bad_files(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is damaged"):
         read_splits(path, 5)
     path.write_text('{"splits": []}')
-    with pytest.raises(UserError, match="holds no split"):
+    with pytest.raises(UserError, match="has no splits"):
         read_splits(path, 5)

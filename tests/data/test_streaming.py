@@ -29,9 +29,9 @@ def files_of(folder: Path) -> dict[str, object]:
 
 def compare(path: Path, place: Path, **options: object) -> GraphSet:
     """The set streamed to disk, once it has been found to be that of the in-memory import."""
-    wishes = ImportOptions(**options)  # type: ignore[arg-type]
-    import_data(path, wishes=wishes).save(place / "whole")
-    saved = import_to(path, place / "streamed", wishes=wishes)
+    options = ImportOptions(**options)  # type: ignore[arg-type]
+    import_data(path, options=options).save(place / "whole")
+    saved = import_to(path, place / "streamed", options=options)
     assert files_of(place / "streamed") == files_of(place / "whole")
     assert saved.skipped == len(list(read_skipped(place / "whole")))
     return load_dataset(place / "streamed")
@@ -116,8 +116,8 @@ def test_smiles_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece
     tail = {"named": ',"a,{}"', "blank": ",", "none": ""}[ids]
     rows = [f"{smiles},{label}{tail.format(row)}" for row, (smiles, label) in enumerate(MOLECULES * 5)]
     (tmp_path / "mine.csv").write_text("\n".join([head, *rows]) + "\n")
-    wishes = ImportOptions(skip_unlabelled=True, largest_fragment=True)
-    import_data(tmp_path / "mine.csv", wishes=wishes).save(tmp_path / "at once")
+    options = ImportOptions(skip_unlabelled=True, largest_fragment=True)
+    import_data(tmp_path / "mine.csv", options=options).save(tmp_path / "at once")
     monkeypatch.setattr("cgipool.data.importers.molecular.PIECE", piece)
     graphs = compare(tmp_path / "mine.csv", tmp_path, skip_unlabelled=True, largest_fragment=True)
     assert files_of(tmp_path / "whole") == files_of(tmp_path / "at once")
@@ -159,11 +159,11 @@ def test_edge_lists_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, w
     assert found.n_graphs == 27
     assert (found.dropped["graphs without nodes"], found.dropped["graphs without a label"]) == (2, 1)
     with pytest.raises(UserError, match="row 4: graph 'g3': it has no nodes"):
-        import_to(folder, tmp_path / "strict", wishes=ImportOptions(skip_unlabelled=True, strict=True))
+        import_to(folder, tmp_path / "strict", options=ImportOptions(skip_unlabelled=True, strict=True))
     with (folder / "edges.csv").open("a") as file:
         file.write("g7,n0,n1,1,x,\n")
     with pytest.raises(UserError, match=r"edges\.csv, row 401: column 'far' is empty"):
-        import_to(folder, tmp_path / "strict", wishes=ImportOptions(skip_unlabelled=True))
+        import_to(folder, tmp_path / "strict", options=ImportOptions(skip_unlabelled=True))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "streamed", "whole"]
 
 

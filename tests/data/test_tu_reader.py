@@ -196,9 +196,9 @@ def test_no_other_thread_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("form", [Path, zipped])
 def test_an_error_leaves_nothing_open(tmp_path: Path, form: Callable[[Path], Path]) -> None:
-    files = archive.TextFiles(form(write_tu(tmp_path / "toy", node_labels="1\n" * 9)))
+    files = archive.TuFiles(form(write_tu(tmp_path / "toy", node_labels="1\n" * 9)))
     with files:
-        rows = table.Rows(files, "node_labels", "int64", 6, "nodes")
+        rows = table.RowReader(files, "node_labels", "int64", 6, "nodes")
         with pytest.raises(UserError, match="only 6 nodes"):
             rows.take(6)
     assert files._opened
@@ -210,14 +210,14 @@ def test_missing_files(tmp_path: Path) -> None:
     (folder / "TOY_graph_labels.txt").unlink()
     assert failure(folder) == f"{folder}: TOY_graph_labels.txt is missing"
     (folder / "TOY_A.txt").unlink()
-    assert failure(folder) == f"{folder}: no NAME_A.txt in it; it is not a TU data set"
+    assert failure(folder) == f"{folder}: it contains no NAME_A.txt, so it is not a TU data set"
     assert failure(tmp_path / "nowhere.zip") == f"cannot open {tmp_path / 'nowhere.zip'}: No such file or directory"
 
 
 def test_two_sets_in_one_archive(tmp_path: Path) -> None:
     write_tu(tmp_path / "toy")
     folder = write_tu(tmp_path / "toy", name="ALSO")
-    assert failure(folder) == f"{folder}: several data sets in it (ALSO, TOY); one is expected"
+    assert failure(folder) == f"{folder}: it contains several data sets (ALSO, TOY); one is expected"
 
 
 def test_files_that_macos_adds_are_passed_over(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_not_a_zip_or_cut_short(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for content in (b"<html>not found</html>", b"", whole[: len(whole) // 2]):
         path.write_bytes(content)
-        assert failure(path) == f"{path} is not a zip archive, or only part of one"
+        assert failure(path) == f"{path} is not a zip archive, or is truncated"
 
 
 @pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA])
@@ -331,7 +331,7 @@ def test_a_label_file_of_measurements(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_one_line_cannot_ask_for_billions_of_graphs(tmp_path: Path) -> None:
     folder = write_tu(tmp_path / "toy", graph_indicator="1\n1\n1\n2\n2\n2147483647\n")
     (folder / "TOY_graph_labels.txt").unlink()
-    with pytest.raises(UserError, match="has 6 nodes, and numbers graphs up to 2,147,483,647: too many without nodes"):
+    with pytest.raises(UserError, match="has 6 nodes but graph numbers up to 2,147,483,647"):
         read_tu(folder, unlabelled=True)
 
 
@@ -387,7 +387,7 @@ def test_directory_must_list_what_is_there(tmp_path: Path, where: int, fault: st
         counts = struct.pack("<HH", 4, 4)
         tail = content[end : end + 8] + counts + struct.pack("<I", size - length) + content[end + 16 :]
         path.write_bytes(content[:entry] + content[entry + length : end] + tail)
-    assert failure(path) == f"{path} is damaged: its directory does not list the files that are in it"
+    assert failure(path) == f"{path} is damaged: its directory does not list the files it contains"
 
 
 def test_damaged_archive_is_one_line_or_the_same_set(tmp_path: Path) -> None:
@@ -468,4 +468,4 @@ def test_the_same_file_twice(tmp_path: Path) -> None:
     path = zipped(write_tu(tmp_path / "toy"))
     with zipfile.ZipFile(path, "a") as bundle:
         bundle.writestr("OTHER/TOY_A.txt", "1, 2\n")
-    assert failure(path) == f"{path}: TOY_A.txt is in it twice, as TOY/TOY_A.txt and OTHER/TOY_A.txt"
+    assert failure(path) == f"{path}: TOY_A.txt is in the archive twice, as TOY/TOY_A.txt and OTHER/TOY_A.txt"

@@ -1,8 +1,7 @@
 """Graphs as flat arrays: reading, converting, caching, splitting and encoding data sets."""
 
-from cgipool.data.catalogue import CATALOGUE, Entry
-from cgipool.data.describe import describe
-from cgipool.data.duplicates import wl_classes
+from cgipool.data.catalogue import CATALOGUE, CatalogueEntry
+from cgipool.data.describe import describe, wl_classes
 from cgipool.data.features import Encoder, Inputs
 from cgipool.data.fetch import cache_folder, fetch
 from cgipool.data.graphs import GraphSet
@@ -13,8 +12,8 @@ from cgipool.data.tu import read_tu
 
 __all__ = [
     "CATALOGUE",
+    "CatalogueEntry",
     "Encoder",
-    "Entry",
     "GraphSet",
     "Inputs",
     "Split",

@@ -1,4 +1,4 @@
-"""How much text compressed data may expand to, and how long a line may be."""
+"""The files of a TU data set in an archive or a folder, and limits on their size."""
 
 import io
 import lzma
@@ -23,16 +23,16 @@ COLLAB, the largest common set, is 35 times its compressed size; sets of identic
 """
 
 LINE = 1 << 22
-"""Bytes that a line of a table may have."""
+"""Maximum bytes in a line of a table."""
 
 COLUMNS = 1 << 14
-"""Columns that a table may have."""
+"""Maximum columns of a table."""
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def allowed(compressed: int, max_size: int | None = None) -> int:
-    """The bytes that compressed data of a size may expand to; `max_size` or CGIPOOL_MAX_SIZE override the limits."""
+    """Return the bytes that compressed data may expand to; `max_size` or CGIPOOL_MAX_SIZE override the limits."""
     if max_size is not None:
         return max_size
     if chosen := os.environ.get(VARIABLE):
@@ -41,7 +41,7 @@ def allowed(compressed: int, max_size: int | None = None) -> int:
 
 
 def parse_size(what: str, text: str) -> int:
-    """A number of bytes as a user writes it: 500M, 20G, 20GB, 1000000."""
+    """Parse a number of bytes as users write it: 500M, 20G, 20GB, 1000000."""
     number, unit = text.strip().upper().removesuffix("B"), ""
     if number[-1:] in UNITS:
         number, unit = number[:-1], number[-1:]
@@ -51,7 +51,7 @@ def parse_size(what: str, text: str) -> int:
 
 
 def too_large(what: str, size: int, limit: int) -> UserError:
-    """The error for data that expand beyond the limit."""
+    """Return the error for data that expand beyond the limit."""
     raised = f"if you trust it, raise --max-size or {VARIABLE}, for example to {max(2 * size >> 30, 1)}GB"
     return UserError(f"{what} expands to {size:,} bytes, and {limit:,} are allowed; {raised}")
 
@@ -67,22 +67,22 @@ DAMAGE = (
     OSError,
     MemoryError,
 )
-"""What reading a truncated, tampered or encrypted member raises."""
+"""Exceptions raised when reading a truncated, tampered or encrypted member."""
 
 LOCAL = b"PK\x03\x04"
-"""How the header of a member begins, in front of its data."""
+"""The first bytes of a member's header, which precedes its data."""
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, in one line; its kind where it says nothing."""
+    """Return the first line of an error's message, or its type name if the message is empty."""
     return excerpt(next(iter(str(error).splitlines()), "")) or type(error).__name__
 
 
-class TextFiles:
+class TuFiles:
     """The files NAME_A.txt, NAME_graph_labels.txt, … of one data set; `name` is NAME."""
 
     def __init__(self, path: Path, max_size: int | None = None) -> None:
-        """`max_size` is what the files of an archive may have together, in bytes; for the default see `limits`."""
+        """`max_size` limits the total bytes of the files in an archive; for the default see `allowed`."""
         self.path = path
         self._zip: zipfile.ZipFile | None = None
         self._opened: list[IO[bytes]] = []
@@ -98,16 +98,16 @@ class TextFiles:
                 raise
         stems = sorted(name.removesuffix("_A.txt") for name in self._members if name.endswith("_A.txt"))
         if not stems:
-            raise UserError(f"{path}: no NAME_A.txt in it; it is not a TU data set")
+            raise UserError(f"{path}: it contains no NAME_A.txt, so it is not a TU data set")
         if len(stems) > 1:
-            raise UserError(f"{path}: several data sets in it ({excerpt(', '.join(stems))}); one is expected")
+            raise UserError(f"{path}: it contains several data sets ({excerpt(', '.join(stems))}); one is expected")
         self.name = stems[0]
 
-    def __enter__(self) -> "TextFiles":
+    def __enter__(self) -> "TuFiles":
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close all, also files that an error left half read."""
+        """Close all files, including those that an error left half read."""
         for stream in self._opened:
             stream.close()
         if self._zip is not None:
@@ -115,12 +115,12 @@ class TextFiles:
 
     @property
     def title(self) -> str:
-        """The name of the data set as text that can be printed and saved: file names may hold bytes that are not."""
+        """The data set's name as valid text: file names may hold bytes that cannot be printed or saved."""
         return self.name.encode("utf-8", "replace").decode()
 
     @property
     def size(self) -> int:
-        """The bytes of all files together."""
+        """The total bytes of all files."""
         if self._zip is None:
             return sum((self.path / member).stat().st_size for member in self._members.values())
         return sum(self._zip.getinfo(member).file_size for member in self._members.values())
@@ -130,12 +130,12 @@ class TextFiles:
         return f"{self.name}_{part}.txt" in self._members
 
     def where(self, part: str) -> str:
-        """How messages call NAME_part.txt."""
+        """Return the name of NAME_part.txt for messages."""
         return f"{self.path}: {excerpt(self.title)}_{part}.txt"
 
     @contextmanager
     def open(self, part: str) -> Iterator[IO[bytes]]:
-        """NAME_part.txt as a stream of bytes; damage met while reading becomes a UserError that names the file."""
+        """Open NAME_part.txt as a byte stream; damage found while reading becomes a UserError that names the file."""
         member = self._members.get(f"{self.name}_{part}.txt")
         if member is None:
             raise UserError(f"{self.where(part)} is missing")
@@ -171,7 +171,7 @@ class _Exact(io.RawIOBase):
 
 
 def _files(folder: Path) -> dict[str, str]:
-    """The files of a folder. A pipe in the place of one is an error: left out, a column would be missing unnoticed."""
+    """Return the files of a folder. Raise UserError for a pipe: skipping it would silently lose a column."""
     for file in folder.glob("*.txt"):
         check_regular(file)
     return {file.name: file.name for file in folder.iterdir() if file.is_file()}
@@ -183,11 +183,11 @@ def _open_zip(path: Path) -> zipfile.ZipFile:
     except OSError as error:
         raise UserError(f"cannot open {path}: {error.strerror or error}") from None
     except (*DAMAGE, ValueError, IndexError, OverflowError):
-        raise UserError(f"{path} is not a zip archive, or only part of one") from None
+        raise UserError(f"{path} is not a zip archive, or is truncated") from None
 
 
 def _safe_members(path: Path, archive: zipfile.ZipFile, max_size: int | None) -> dict[str, str]:
-    """File name → member, once no member points outside the archive and all together have a credible size."""
+    """Map file names to members. Raise UserError if one points outside the archive or the size is not credible."""
     members: dict[str, str] = {}
     limit, total = allowed(path.stat().st_size, max_size), 0
     for info in archive.infolist():
@@ -200,28 +200,28 @@ def _safe_members(path: Path, archive: zipfile.ZipFile, max_size: int | None) ->
         total += info.file_size
         if info.file_size > limit:
             raise too_large(f"{path}: member {shown!r}", info.file_size, limit)
-        if info.is_dir() or not inside.name or inside.name.startswith("."):  # macOS adds a ._NAME_A.txt of its own
+        if info.is_dir() or not inside.name or inside.name.startswith("."):  # macOS adds a ._NAME_A.txt
             continue
         if inside.name in members:
             first = excerpt(members[inside.name])
-            raise UserError(f"{path}: {excerpt(inside.name)} is in it twice, as {first} and {shown}")
+            raise UserError(f"{path}: {excerpt(inside.name)} is in the archive twice, as {first} and {shown}")
         members[inside.name] = info.filename
     if total > limit:
         raise too_large(str(path), total, limit)
     try:
         whole = _lists_all(archive)
-    except (OSError, ValueError, OverflowError):  # a place before the start of the file, say
+    except (OSError, ValueError, OverflowError):  # for example an offset before the start of the file
         whole = False
     if not whole:
-        raise UserError(f"{path} is damaged: its directory does not list the files that are in it")
+        raise UserError(f"{path} is damaged: its directory does not list the files it contains")
     return members
 
 
 def _lists_all(archive: zipfile.ZipFile) -> bool:
-    """Whether the directory at the archive's end lists the members that are there, by their names.
+    """Whether the directory at the archive's end lists every member under its name.
 
-    zipfile compares the two when a member is opened. A file of labels that the directory omits or calls otherwise is
-    never opened: its column would be missing unnoticed.
+    zipfile compares the two when a member is opened. A label file that the directory omits or misnames is
+    never opened, so its column would be lost silently.
     """
     stream = archive.fp
     assert stream is not None

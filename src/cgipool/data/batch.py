@@ -1,18 +1,42 @@
 """From graph ids to the tensors of a batch.
 
-Shapes: C positions, B graphs, E neighbour entries, D cells, K category columns, V float columns, W words. Positions are
-the nodes of the batch's graphs one after another, then padding; capacities (C, E, B, D) are exact unless larger ones
-are asked for, as several splits stacked for `vmap` or a captured step need.
+Shapes: C positions, B graphs, E neighbour entries, D cells, K category columns, V float columns, W words, U kinds of
+edges. Positions are the nodes of the batch's graphs one after another, then padding; capacities (C, E, B, D) are exact
+unless larger ones are asked for, as several splits stacked for `vmap` or a captured step need.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from cgipool.data.edges import EdgeColumns
 from cgipool.data.features import Inputs
 from cgipool.data.graphs import GraphSet
+
+
+class Share(NamedTuple):
+    """The part of a larger batch that one of several processes has.
+
+    A process without graphs of its own gets one that does not count, because all processes take part in every step.
+    """
+
+    ids: np.ndarray
+    """[b] the graphs."""
+    place: np.ndarray
+    """[b] their places in the whole batch."""
+    graphs: int
+    """Number of graphs in the whole batch."""
+    weight: float
+    """Their share of the loss weights of the whole batch."""
+    own: tuple[float, ...]
+    """For each level, their share of what the method's own loss is a mean over."""
+    idle: bool
+    """Whether they do not count."""
+    total: Callable[[Tensor], Tensor] = lambda sums: sums
+    """Adds up sums over all processes, with a gradient."""
 
 
 class Batch(NamedTuple):
@@ -34,20 +58,59 @@ class Batch(NamedTuple):
     """[E] int32: neighbours as positions."""
     bits: Tensor
     """[C, W] int32: the neighbours once more, as bits (see ops/tiles.py), where they are to be read so; else W is 0."""
+    edge_kind: Tensor
+    """[U, K'] int32: the one-hot columns of each kind of edge. This and the next four are empty if unread."""
+    edge_code: Tensor
+    """[E] int32: the kind of each entry's edge, which leads to the position from its neighbour."""
+    edge_floats: Tensor
+    """[E, V'] float32 columns of these edges."""
+    edge_weight: Tensor
+    """[E] float32: their weights."""
+    edge_reverse: Tensor
+    """[E] int32: the entry of the reverse edge; empty if all edges have the same data both ways."""
     y: Tensor
     """[B] int64: the classes."""
     key: Tensor
     """[] int64: the key of this step's random draws."""
     id: Tensor
     """[B] int64: the graphs' numbers in the data set."""
+    targets: Tensor
+    """[B, T] float32 targets of a regression or multi-label task, NaN where missing; T is 0 for classification."""
+    descriptors: Tensor
+    """[B, V″] float32 standardised descriptors of the graphs."""
     room: Tensor
     """[0, D] holds nothing; D is how many cells the matrices over the nodes of each graph have, Σ n². Methods with
     dense matrices need it as a number that is known before the step runs, which only a shape is."""
+    truth: Tensor
+    """[C, 1] 1 for the nodes that decide the class, for the control `oracle`; width 0 where that is not known."""
 
     @property
     def size(self) -> Tensor:
         """[B] the number of nodes of each graph; an empty slot has 0."""
         return self.slot_ptr[1:] - self.slot_ptr[:-1]
+
+    @property
+    def share(self) -> Share | None:
+        """Which part of a larger batch this is; None for a whole batch."""
+        return None
+
+
+class PartialBatch(Batch):
+    """A batch that is one process's part of a larger one."""
+
+    _share: Share
+
+    @classmethod
+    def of(cls, batch: Batch, share: Share) -> "PartialBatch":
+        """The batch of a share's graphs."""
+        part = cls(*batch)
+        part._share = share
+        return part
+
+    @property
+    def share(self) -> Share:
+        """Which part of a larger batch this is."""
+        return self._share
 
 
 class Capacity(NamedTuple):
@@ -70,6 +133,10 @@ class Batcher:
         # Plain arrays even over files: cutting pieces out of a `memmap` takes several times as long.
         self._edge_ptr, self._edge_disp = np.asarray(graphs.edge_ptr), np.asarray(graphs.edge_disp)
         self._edge_of_graph = self._edge_ptr[graphs.node_ptr]
+        self._edges = EdgeColumns.of(graphs, inputs.edges)
+        self._targets = target_columns(graphs)
+        self._descriptors = descriptor_columns(graphs, inputs)
+        self._truth = truth_column(graphs)
 
     def capacity(self, ids: np.ndarray) -> Capacity:
         """The room that the graphs with these ids need."""
@@ -112,12 +179,26 @@ class Batcher:
             row_ptr,
             neighbor,
             np.empty((room.positions, 0), np.int32),
+            *self._edge_data(ids, room.entries),
             y,
             np.array(key, np.int64),
             number,
+            _padded(self._targets[ids], room.graphs),
+            _padded(self._descriptors[ids], room.graphs),
             np.empty((0, room.cells), np.float32),
+            _padded(self._truth[node], room.positions),
         )
         return Batch(*(torch.from_numpy(a).to(self.device) for a in arrays))
+
+    def _edge_data(self, ids: np.ndarray, entries: int) -> tuple[np.ndarray, ...]:
+        """Kinds, codes, floats, weights and reverse entries."""
+        pieces = list(zip(self._edge_of_graph[ids], self._edge_of_graph[ids + 1], strict=True))
+        code, floats, weight, reverse = (
+            _padded(np.concatenate([c[a:b] for a, b in pieces]), entries) if len(c) else c for c in self._edges.columns
+        )
+        if len(reverse):
+            reverse = reverse + np.arange(len(reverse), dtype=np.int32)
+        return self._edges.kind, code, floats, weight, reverse
 
     def _neighbors(self, ids: np.ndarray, degree: np.ndarray) -> np.ndarray:
         """The neighbours of each position, as positions; a graph's edges lie together and are copied as one piece."""
@@ -126,10 +207,26 @@ class Batcher:
         return np.concatenate(displacement) + np.repeat(np.arange(len(degree), dtype=np.int32), degree)
 
 
+def target_columns(graphs: GraphSet) -> np.ndarray:
+    """[G, T] the targets as a batch holds them; T is 0 for classification."""
+    return np.zeros((graphs.n_graphs, 0), np.float32) if graphs.targets is None else graphs.targets.astype(np.float32)
+
+
+def truth_column(graphs: GraphSet) -> np.ndarray:
+    """[N, 1] which nodes decide the class, as a batch holds it; width 0 where that is not known."""
+    truth = graphs.node_truth
+    return np.zeros((graphs.n_nodes, 0), np.float32) if truth is None else truth[:, None].astype(np.float32)
+
+
+def descriptor_columns(graphs: GraphSet, inputs: Inputs) -> np.ndarray:
+    """[G, V″] the descriptors as a batch holds them."""
+    return np.zeros((graphs.n_graphs, 0), np.float32) if inputs.descriptors is None else inputs.descriptors
+
+
 def _padded(rows: np.ndarray, positions: int) -> np.ndarray:
     if len(rows) == positions:
         return rows
-    return np.concatenate([rows, np.zeros((positions - len(rows), rows.shape[1]), rows.dtype)])
+    return np.concatenate([rows, np.zeros((positions - len(rows), *rows.shape[1:]), rows.dtype)])
 
 
 def stack(batches: list[Batch]) -> Batch:

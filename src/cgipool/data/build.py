@@ -1,4 +1,4 @@
-"""From edge lists in any order to sorted, symmetric CSR rows. N nodes, R rows as given, E stored edges."""
+"""Build sorted, symmetric CSR rows from edge lists in any order. N nodes, R given rows, E stored edges."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from cgipool.errors import UserError
 Ints = NDArray[np.int64]
 
 CHUNK = 1 << 17
-"""Edges handled at a time where a formula has many passes: the temporaries stay in the cache."""
+"""Edges processed at a time where a formula has many passes, so that temporaries stay in the CPU cache."""
 
 
 def whole(what: str, values: ArrayLike) -> Ints:
-    """Whole numbers as integers; others are an error, as NumPy would cut them off without a word."""
+    """Return whole numbers as integers. Raise UserError for other values, which NumPy would truncate silently."""
     given = np.asarray(values)
     with np.errstate(invalid="ignore"):
         numbers = given.astype(np.int64)
@@ -26,12 +26,12 @@ def whole(what: str, values: ArrayLike) -> Ints:
 
 
 def pointer(counts: NDArray[Any]) -> Ints:
-    """[len + 1] starts of consecutive rows of these lengths, and the end."""
+    """Return [len + 1] the start of consecutive rows of these lengths, and the end."""
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
 
 def ranges(starts: Ints, counts: Ints) -> Ints:
-    """The numbers starts[i] … starts[i] + counts[i] − 1 for every i, one after another."""
+    """Return the numbers starts[i] … starts[i] + counts[i] − 1 for every i, concatenated."""
     ends = np.cumsum(counts)
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + counts, counts)
 
@@ -47,7 +47,7 @@ def mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def pieces(ptr: Ints) -> Iterator[tuple[slice, Ints]]:
-    """The edges of a CSR, `CHUNK` at a time, with the row that each is in."""
+    """Yield the edges of a CSR, `CHUNK` at a time, with the row of each edge."""
     for start in range(0, int(ptr[-1]), CHUNK):
         stop = min(start + CHUNK, int(ptr[-1]))
         first, last = np.searchsorted(ptr, [start, stop - 1], side="right") - 1
@@ -56,10 +56,10 @@ def pieces(ptr: Ints) -> Iterator[tuple[slice, Ints]]:
 
 
 def is_symmetric(ptr: Ints, disp: NDArray[np.int32]) -> bool:
-    """Whether every edge of a CSR without repeats has its reverse, told by a hash that does not depend on order.
+    """Whether every edge of a CSR without repeats has its reverse, tested with an order-independent hash.
 
     Each edge adds a hash of its pair of ends, forward edges with plus and backward ones with minus: modulo 2⁶⁴ the sum
-    is 0 when each pair stands in both directions, and otherwise only by an accident of odds 2⁻⁶⁴.
+    is 0 when each pair occurs in both directions; otherwise it is 0 only with probability 2⁻⁶⁴.
     """
     total = 0
     for piece, row in pieces(ptr):
@@ -73,7 +73,7 @@ def is_symmetric(ptr: Ints, disp: NDArray[np.int32]) -> bool:
 
 
 @dataclass(frozen=True)
-class Edges:
+class CoalescedEdges:
     """Coalesced edges of N nodes."""
 
     ptr: Ints
@@ -83,14 +83,14 @@ class Edges:
     columns: list[NDArray[Any] | None]
     """[E, …] the given edge columns, in the order of the stored edges."""
     dropped: dict[str, int]
-    """How many self-loops and repeats were taken out and reverses added; a kind that did not occur is not named."""
+    """How many self-loops and repeats were removed and reverses added; kinds that did not occur are omitted."""
 
 
-def coalesce(n_nodes: int, source: NDArray[Any], target: NDArray[Any], *columns: NDArray[Any] | None) -> Edges:
-    """Sort edges into rows; take out self-loops and repeats (the first stays), complete one-way edges.
+def coalesce(n_nodes: int, source: NDArray[Any], target: NDArray[Any], *columns: NDArray[Any] | None) -> CoalescedEdges:
+    """Sort edges into rows, remove self-loops and repeats (the first is kept) and complete one-way edges.
 
-    Edge columns [R, …] go along, an added reverse with the columns of its edge. Without any, nothing remembers where an
-    edge came from and large sets are sorted faster.
+    Edge columns [R, …] are reordered too; an added reverse copies the columns of its edge. Without columns, the origin
+    of each edge is not tracked and large sets are sorted faster.
     """
     _check_ends(n_nodes, source, target, *columns)
     dropped = {}
@@ -109,7 +109,7 @@ def coalesce(n_nodes: int, source: NDArray[Any], target: NDArray[Any], *columns:
         both, origin = _unique(both, None if origin is None else np.concatenate([origin, origin]))
         dropped["one-way edges completed"] = len(both) - len(key)
         ptr, disp = _rows(n_nodes, both)
-    return Edges(ptr, disp, [None if c is None else c[origin] for c in columns], dropped)
+    return CoalescedEdges(ptr, disp, [None if c is None else c[origin] for c in columns], dropped)
 
 
 def _check_ends(n_nodes: int, source: NDArray[Any], target: NDArray[Any], *columns: NDArray[Any] | None) -> None:
@@ -128,7 +128,7 @@ def _check_ends(n_nodes: int, source: NDArray[Any], target: NDArray[Any], *colum
 
 
 def _keys(n_nodes: int, source: NDArray[Any], target: NDArray[Any]) -> Ints:
-    """source · N + target of every row that is no self-loop; piece by piece, since fresh memory is what takes time."""
+    """Return source · N + target of every row that is not a self-loop; chunked, as allocation dominates the time."""
     keys = np.empty(len(source), dtype=np.int64)
     kept = 0
     for start in range(0, len(source), CHUNK):
@@ -140,7 +140,7 @@ def _keys(n_nodes: int, source: NDArray[Any], target: NDArray[Any]) -> Ints:
 
 
 def _unique(key: Ints, origin: Ints | None) -> tuple[Ints, Ints | None]:
-    """Sorted keys without repeats, and the origin of the first of each."""
+    """Return sorted unique keys and the origin of the first occurrence of each."""
     if np.all(key[1:] > key[:-1]):
         return key, origin
     if origin is None:
@@ -154,7 +154,7 @@ def _unique(key: Ints, origin: Ints | None) -> tuple[Ints, Ints | None]:
 
 
 def _rows(n_nodes: int, key: Ints) -> tuple[Ints, NDArray[np.int32]]:
-    """CSR pointer and displacements of sorted keys source · N + target."""
+    """Return CSR pointer and displacements from sorted keys source · N + target."""
     ptr = np.searchsorted(key, np.arange(n_nodes + 1) * n_nodes)
     disp = np.empty(len(key), dtype=np.int32)
     for piece, row in pieces(ptr):

@@ -1,13 +1,14 @@
 """What must hold of a GraphSet. Each rule raises a one-line UserError that names what is broken."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cgipool.data.build import is_symmetric
-from cgipool.errors import UserError, are, counted, excerpt
+from cgipool.errors import UserError, are, counted, excerpt, unknown
 
 if TYPE_CHECKING:
     from cgipool.data.graphs import GraphSet
@@ -23,13 +24,14 @@ DTYPES: dict[str, tuple[type, int]] = {
     "edge_category": (np.int32, 2),
     "edge_attributes": (np.float32, 2),
     "node_truth": (np.bool_, 1),
+    "targets": (np.float64, 2),
 }
 """Every array of a GraphSet: its type and its number of dimensions."""
 
 STRETCH = 1 << 20
 """Entries of a pointer that are compared at a time."""
 
-TEXTS = ("graph_ids", "node_names")
+TEXTS = ("graph_ids", "node_names", "table")
 """The texts of a GraphSet. Each is saved as two arrays: NAME, its bytes, and NAME_ptr, where each text begins."""
 
 SAVED = DTYPES | {
@@ -37,8 +39,11 @@ SAVED = DTYPES | {
 }
 """Every array of a saved GraphSet."""
 
-NAMED = ("category", "attributes", "edge_category", "edge_attributes")
+NAMED = ("category", "attributes", "edge_category", "edge_attributes", "targets", "table")
 """The arrays whose columns may have names."""
+
+TASKS = ("classification", "regression", "multilabel")
+"""What can be predicted for a graph."""
 
 REQUIRED = ("node_ptr", "edge_ptr", "edge_disp", "y")
 
@@ -52,11 +57,16 @@ def check(graphs: "GraphSet") -> None:
         called = graphs.column_names.get("edge_category", ())
         _categories("edge_category", graphs.edge_category, graphs.edge_category_names, called)
         for column in ("attributes", "edge_weight", "edge_attributes"):
-            finite(column, getattr(graphs, column), graphs.column_names.get(column, ()))
-        for name, count, thing in (("graph_ids", graphs.n_graphs, "graph"), ("node_names", graphs.n_nodes, "node")):
+            finite(
+                column, getattr(graphs, column), graphs.column_names.get(column, ()), partial(_place, graphs, column)
+            )
+        fields = graphs.n_graphs * len(graphs.column_names.get("table", ()))
+        counts = ((graphs.n_graphs, "graph"), (graphs.n_nodes, "node"), (fields, "field"))
+        for name, (count, thing) in zip(TEXTS, counts, strict=True):
             if (texts := getattr(graphs, name)) is not None:
                 texts.check(name, count, thing)
         _column_names(graphs)
+        _targets(graphs)
         _edges(graphs)
     except UserError as error:
         raise UserError(f"{excerpt(graphs.name)}: {error}") from None
@@ -73,6 +83,7 @@ def outline(arrays: Mapping[str, NDArray[Any] | None]) -> None:
     for names, count, thing in (
         (("category", "attributes", "node_truth"), len(edge_ptr) - 1, "node"),
         (("edge_weight", "edge_category", "edge_attributes"), len(edge_disp), "edge"),
+        (("targets",), len(y), "graph"),
     ):
         for name in names:
             values = arrays.get(name)
@@ -98,15 +109,30 @@ def column_name(names: Sequence[str], column: int) -> str:
     return f"column {excerpt(names[column])!r}" if column < len(names) else f"column {column}"
 
 
-def finite(name: str, values: NDArray[Any] | None, columns: Sequence[str] = ()) -> None:
-    """Raise where a float column holds NaN or infinity: how many, in which column."""
+def finite(
+    name: str, values: NDArray[Any] | None, columns: Sequence[str] = (), place: Callable[[int], str] = str
+) -> None:
+    """Raise where a float column holds NaN or infinity: how many, in which column, and the first row, as `place` names
+    it."""
     if values is None or (good := np.isfinite(values)).all():
         return
     if values.ndim == 1:
-        raise UserError(f"{name} holds {not_finite(int((~good).sum()))}")
-    column = int(np.flatnonzero(~good.all(axis=0))[0])
-    count = int((~good[:, column]).sum())
-    raise UserError(f"{column_name(columns, column)} of {name} holds {not_finite(count)}")
+        bad, what = ~good, name
+    else:
+        column = int(np.flatnonzero(~good.all(axis=0))[0])
+        bad, what = ~good[:, column], f"{column_name(columns, column)} of {name}"
+    raise UserError(f"{what} holds {not_finite(int(bad.sum()))}, the first at {place(int(np.argmax(bad)))}")
+
+
+def _place(graphs: "GraphSet", column: str, row: int) -> str:
+    """A row of a column of nodes or edges, by its place in its graph."""
+    if column == "attributes":
+        graph = int(np.searchsorted(graphs.node_ptr, row, side="right")) - 1
+        return f"node {row - graphs.node_ptr[graph]} of graph {graph}"
+    source = int(np.searchsorted(graphs.edge_ptr, row, side="right")) - 1
+    graph = int(np.searchsorted(graphs.node_ptr, source, side="right")) - 1
+    first = source - graphs.node_ptr[graph]
+    return f"the edge from node {first} to node {first + graphs.edge_disp[row]} of graph {graph}"
 
 
 def not_finite(count: int) -> str:
@@ -161,8 +187,30 @@ def _column_names(graphs: "GraphSet") -> None:
         if name not in NAMED:
             raise UserError(f"column_names has {excerpt(name)!r}; it may have {', '.join(NAMED)}")
         values = getattr(graphs, name)
-        if (count := 0 if values is None else values.shape[1]) != len(columns):
+        if name == "table" and (values is None or len(set(columns)) < len(columns)):
+            raise UserError("column_names has names for table, which must differ and need a table")
+        if name != "table" and (count := 0 if values is None else values.shape[1]) != len(columns):
             raise UserError(f"{name} has {counted(count, 'column')} but column_names has {len(columns)}")
+
+
+def _targets(graphs: "GraphSet") -> None:
+    """Targets fit the task; a column has at least one value, none is infinite, and multi-label values are 0 or 1."""
+    if graphs.task not in TASKS:
+        raise unknown("task", graphs.task, TASKS)
+    if (graphs.targets is None) != (graphs.task == "classification"):
+        raise UserError(f"task {graphs.task!r} needs {'classes, not' if graphs.task == TASKS[0] else ''} targets")
+    if graphs.targets is None:
+        return
+    if graphs.targets.shape[1] == 0:
+        raise UserError("targets has no columns")
+    for column, name in zip(graphs.targets.T, graphs.target_names, strict=True):
+        where = f"target column {excerpt(name)!r}"
+        if (infinite := np.flatnonzero(np.isinf(column))).size:
+            raise UserError(f"{where} has {counted(len(infinite), 'infinite value')}, first in graph {infinite[0]}")
+        other = np.flatnonzero(~np.isnan(column) & ~np.isin(column, (0.0, 1.0)))
+        if graphs.task == "multilabel" and other.size:
+            found = f"{column[other[0]]:g} in graph {other[0]}"
+            raise UserError(f"{where} has {counted(len(other), 'value')} other than 0 and 1 ({found}); use regression")
 
 
 def _edges(graphs: "GraphSet") -> None:

@@ -1,10 +1,12 @@
 """networkx graphs to a GraphSet and back.
 
-Keys: `graph.graph["y"]` the class; of nodes `category` (one name or a list), `attributes` (one float or a list) and
+Keys: `graph.graph["y"]` the class (a whole number or a string), a number, or a list of numbers.
+Of nodes `category` (one name or a list), `attributes` (one float or a list) and
 `truth`; of edges `weight`, `category`, `attributes`. Names are whole numbers or strings and come back as strings. Nodes
 are numbered in the order of `graph.nodes`; their names are kept unless they are the numbers 0, 1, 2 and so on. An
 undirected graph gives each edge both directions; in a directed one a missing reverse is completed and counted, in a
 multigraph repeats are taken out and counted. Other keys are not read; a warning names them.
+Numbers are read as targets or classes by their values; `task` overrides this. `label` names other keys than `y`.
 With no class names, `class_names=()`, no `y` is read: the classes are not known.
 """
 
@@ -15,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cgipool.data.check import TASKS
+from cgipool.data.join import Coded, GraphParts
 from cgipool.data.names import Names, Texts, encode, encode_columns, look_up, printable
-from cgipool.data.parts import Coded, Parts
+from cgipool.data.targets import AUTO, labelled
 from cgipool.errors import UnusedDataWarning, UserError, excerpt, warn_user
 
 if TYPE_CHECKING:
@@ -32,15 +36,18 @@ def from_networkx(
     class_names: Names | None = None,
     category_names: tuple[Names, ...] | None = None,
     edge_category_names: tuple[Names, ...] | None = None,
+    label: str | Sequence[str] = "y",
+    task: str = AUTO,
 ) -> "GraphSet":
     """The set of these graphs; names given fix the codes, otherwise the names that occur are sorted."""
-    parts = Parts([_read(i, graph) for i, graph in enumerate(graphs)])
-    codes, classes = _classes(graphs, class_names)
+    parts = GraphParts([_read(i, graph) for i, graph in enumerate(graphs)])
+    keys = (label,) if isinstance(label, str) else tuple(label)
     _warn_of_unread(graphs)
     category = _codes(parts.of_nodes("category"), category_names, "category")
     edge_category = _codes(parts.of_edges("edge_category"), edge_category_names, "edge category")
-    made = parts.graphset(name, codes, classes, category, edge_category)
-    return replace(made, node_names=_node_names(graphs), checked=True)
+    made = parts.graphset(name, np.full(len(graphs), -1), (), category, edge_category)
+    made = replace(made, node_names=_node_names(graphs), checked=True)
+    return made if class_names == () else _labelled(made, graphs, keys, class_names, task)
 
 
 def to_networkx(graphs: "GraphSet") -> list["networkx.Graph"]:
@@ -66,7 +73,8 @@ def to_networkx(graphs: "GraphSet") -> list["networkx.Graph"]:
         one_each = all(rows[e] == rows[r] for e, r in enumerate(reverse))
         graph = (networkx.Graph if one_each else networkx.DiGraph)()
         if graphs.is_labelled:
-            graph.graph["y"] = graphs.class_names[graphs.y[i]]
+            targets = graphs.targets
+            graph.graph["y"] = graphs.class_names[graphs.y[i]] if targets is None else targets[i].tolist()
         keys = _node_keys(graphs, start, stop)
         graph.add_nodes_from((keys[p], nodes(start + p)) for p in range(stop - start))
         ends = ([keys[p] for p in end.tolist()] for end in (source, target))
@@ -108,16 +116,40 @@ def _codes(values: NDArray[Any] | None, names: tuple[Names, ...] | None, what: s
     return np.stack([look_up(column, names[j], what) for j, column in enumerate(values.T)], axis=1), names
 
 
-def _classes(graphs: Sequence["networkx.Graph"], names: Names | None) -> tuple[NDArray[np.int32], Names]:
-    """The classes [G] as codes, and their names."""
-    if names == ():
-        return np.full(len(graphs), -1, np.int32), names
-    for i, graph in enumerate(graphs):
-        y = graph.graph.get("y")
-        if isinstance(y, bool) or not isinstance(y, int | str | np.integer):
-            raise UserError(f"graph {i}: graph.graph['y'] must be the class, a whole number or a string, not {y!r}")
-    y = np.array([str(graph.graph["y"]) for graph in graphs], dtype=np.str_)
-    return encode(y) if names is None else (look_up(y, names, "class"), names)
+def _labelled(
+    made: "GraphSet", graphs: Sequence["networkx.Graph"], keys: tuple[str, ...], names: Names | None, task: str
+) -> "GraphSet":
+    """The set with the labels that these keys of the graphs hold."""
+    values = [[graph.graph.get(key) for key in keys] for graph in graphs]
+    if len(keys) == 1 and task in (AUTO, TASKS[0]) and all(_is_class(value) for (value,) in values):
+        y = np.array([str(value) for (value,) in values], dtype=np.str_)
+        codes, classes = encode(y) if names is None else (look_up(y, names, "class"), names)
+        return made.relabelled(codes, classes)
+    found = labelled(made, [_row(i, keys, row) for i, row in enumerate(values)], names, task)
+    if found.targets is None or len(keys) != found.targets.shape[1] or keys == ("y",):
+        return found
+    return replace(found, column_names=found.column_names | {"targets": keys}, checked=False)
+
+
+def _is_class(value: Any) -> bool:
+    return isinstance(value, int | str | np.integer) and not isinstance(value, bool)
+
+
+def _row(i: int, keys: tuple[str, ...], values: Sequence[Any]) -> NDArray[np.float64] | None:
+    """The targets of a graph; None if it has none."""
+    row: list[NDArray[np.float64]] = []
+    for key, value in zip(keys, values, strict=True):
+        if value is None and len(keys) == 1:
+            return None
+        try:
+            numbers = np.asarray(np.nan if value is None else value, dtype=np.float64)
+        except (TypeError, ValueError):
+            numbers = np.empty((0, 0))
+        if isinstance(value, bool | str) or numbers.ndim > 1 or (numbers.ndim and len(keys) > 1):
+            wanted = "a class (a whole number or a string), a number or a list of numbers"
+            raise UserError(f"graph {i}: graph.graph[{key!r}] must be {wanted}, not {excerpt(repr(value), 60)}")
+        row.append(numbers.reshape(-1))
+    return np.concatenate(row)
 
 
 def _read(i: int, graph: "networkx.Graph") -> dict[str, Any]:
@@ -163,7 +195,9 @@ def _column(i: int, key: str, records: Sequence[dict[str, Any]], dtype: type) ->
     if not values:
         return None
     if len(values) < len(records):
-        raise UserError(f"graph {i}: {key!r} is on {len(values)} of {len(records)} nodes or edges; all or none is due")
+        raise UserError(
+            f"graph {i}: {key!r} is on {len(values)} of {len(records)} nodes or edges; it must be on all or none"
+        )
     try:
         return np.array(values, dtype=dtype).reshape(len(values), -1)
     except (TypeError, ValueError):

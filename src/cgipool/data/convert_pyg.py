@@ -1,12 +1,14 @@
 """PyG `Data` objects to a GraphSet and back.
 
 Keys written, and read first: `category` and `edge_category` (codes, whole numbers), `attributes` and `edge_attr`
-(floats), `edge_weight`, `node_truth`, `y` (one class code), `num_nodes`. Also written is `x`, the input of a PyG model:
+(floats), `edge_weight`, `node_truth`, `num_nodes`, and
+`y` (one class code, or targets of shape [1, T] in single precision). Also written is `x`, the input of a PyG model:
 the one-hot codes of each label column, then the attributes; in a set with neither, the one-hot `degree`, a key of its
 own. For data sets made elsewhere `x` and `edge_attr` are read by type: whole numbers are labels, floats are attributes.
 An `x` that only repeats the other keys is not read again. `Data` has no place for names; give
 `class_names`, `category_names` and `edge_category_names` to keep them, otherwise the values that occur are the names.
 Other keys are not read; a warning names them.
+`y` is read as a class if it is one whole number of an integer type, else by its values; `task` overrides this.
 With no class names, `class_names=()`, no `y` is read: the classes are not known.
 """
 
@@ -17,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cgipool.data.names import Names, encode, encode_columns
-from cgipool.data.parts import Coded, Parts
+from cgipool.data.join import Coded, GraphParts
+from cgipool.data.names import Names, encode_columns
+from cgipool.data.targets import AUTO, labelled
 from cgipool.errors import UnusedDataWarning, UserError, excerpt, warn_user
 
 if TYPE_CHECKING:
@@ -34,23 +37,36 @@ def from_pyg(
     class_names: Names | None = None,
     category_names: tuple[Names, ...] | None = None,
     edge_category_names: tuple[Names, ...] | None = None,
+    task: str = AUTO,
 ) -> "GraphSet":
     """The set of these graphs; with names given, labels are codes into them."""
     if hasattr(graphs, "edge_index"):
         raise UserError("from_pyg takes a list of Data: [data] of a single one, batch.to_data_list() of a Batch")
-    labelled = class_names != ()
-    held = [_held(i, data, labelled) for i, data in enumerate(graphs)]
+    held = [_held(i, data) for i, data in enumerate(graphs)]
     if all(map(_x_repeats, held)):
         for columns in held:
             columns.pop("x", None)
     read = zip(graphs, held, strict=True)
-    parts = Parts([_read(i, data, columns, labelled) for i, (data, columns) in enumerate(read)])
+    parts = GraphParts([_read(i, data, columns) for i, (data, columns) in enumerate(read)])
     _warn_of_unread(graphs)
-    y = np.array([part["y"] for part in parts.parts], dtype=np.int64)
-    codes, classes = encode(y) if class_names is None else (y, class_names)
     category = _codes(parts.of_nodes("category", np.int64), category_names)
     edge_category = _codes(parts.of_edges("edge_category", np.int64), edge_category_names)
-    return parts.graphset(name, codes, classes, category, edge_category)
+    made = parts.graphset(name, np.full(len(graphs), -1), (), category, edge_category)
+    return made if class_names == () else labelled(made, y_rows(graphs), class_names, task)
+
+
+def y_rows(graphs: Sequence["Data"]) -> list[NDArray[Any]]:
+    """The labels of each graph [T]: y must be one number, or a row [1, T]."""
+    rows = []
+    for i, data in enumerate(graphs):
+        if (y := data.get("y")) is None:
+            raise UserError(f"graph {i} has no y")
+        values = _array(i, "y", y)
+        if len(values) != 1:
+            shape = f"{values.dtype} of {values.size} entries"
+            raise UserError(f"graph {i}: y must be one number, or targets of shape [1, T]; it is {shape}")
+        rows.append(values[0])
+    return rows
 
 
 def to_pyg(graphs: "GraphSet") -> list["Data"]:
@@ -75,7 +91,8 @@ def to_pyg(graphs: "GraphSet") -> list["Data"]:
     labels = [] if category is None else list(zip(nodes["category"].T, map(len, graphs.category_names), strict=True))
     if degree is not None:
         labels = [(nodes["degree"], int(degree.max(initial=0)) + 1)]
-    y = torch.from_numpy(np.array(graphs.y)) if graphs.is_labelled else None
+    labels_of = graphs.y if graphs.targets is None else graphs.targets.astype(np.float32)
+    y = torch.from_numpy(np.array(labels_of)) if graphs.is_labelled else None
     made = []
     for i in range(graphs.n_graphs):
         at = slice(*map(int, graphs.node_ptr[i : i + 2]))
@@ -128,10 +145,9 @@ def _warn_of_unread(graphs: Sequence["Data"]) -> None:
         )
 
 
-def _held(i: int, data: "Data", labelled: bool) -> dict[str, NDArray[Any]]:
+def _held(i: int, data: "Data") -> dict[str, NDArray[Any]]:
     """The columns of one graph as arrays, by PyG's keys."""
-    keys = (*TYPED, *PLAIN, *(("y",) if labelled else ()))
-    held = {key: _array(i, key, data[key]) for key in keys if data.get(key) is not None}
+    held = {key: _array(i, key, data[key]) for key in (*TYPED, *PLAIN) if data.get(key) is not None}
     if "x" in held and data.get("degree") is not None:
         held["degree"] = _array(i, "degree", data["degree"])
     return held
@@ -155,7 +171,7 @@ def _x_repeats(held: dict[str, NDArray[Any]]) -> bool:
     return ones and bool((offset == offset[:1]).all()) and np.array_equal(x[:, hot:], floats)
 
 
-def _read(i: int, data: "Data", held: dict[str, NDArray[Any]], labelled: bool) -> dict[str, Any]:
+def _read(i: int, data: "Data", held: dict[str, NDArray[Any]]) -> dict[str, Any]:
     """The columns of one graph, by the names that a GraphSet has for them."""
     part: dict[str, Any] = dict.fromkeys(("category", "attributes", "edge_category", "edge_attributes"))
     part |= {"edge_weight": held.get("edge_weight"), "node_truth": held.get("node_truth")}
@@ -167,7 +183,6 @@ def _read(i: int, data: "Data", held: dict[str, NDArray[Any]], labelled: bool) -
             part[place] = held[key]
     part["size"] = _size(i, data, held)
     part["source"], part["target"] = _ends(i, held.get("edge_index"), part["size"])
-    part["y"] = _class(i, held.get("y")) if labelled else -1
     return part
 
 
@@ -210,11 +225,3 @@ def _whole(i: int, nodes: Any) -> int:
     if not 0 <= count < 2**62:
         raise UserError(f"graph {i}: num_nodes must be a whole number from 0")
     return count
-
-
-def _class(i: int, y: NDArray[Any] | None) -> int:
-    if y is None:
-        raise UserError(f"graph {i} has no y")
-    if y.size != 1 or y.dtype.kind == "f":
-        raise UserError(f"graph {i}: y must be one whole number, the class; it is {y.dtype} of {y.size} entries")
-    return int(y.flat[0])

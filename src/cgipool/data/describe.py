@@ -1,27 +1,30 @@
-"""A data set in plain values, for people and for JSON, and what a training leaves out of it."""
+"""Describe a data set in plain values, and warn about parts of it that training does not use."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from cgipool.data.build import CHUNK, mix
 from cgipool.data.catalogue import CATALOGUE
-from cgipool.data.duplicates import wl_classes
+from cgipool.data.further import few, names_of
 from cgipool.data.graphs import GraphSet
+from cgipool.data.structure import ROUND, Words, refined, segment_sums
 from cgipool.errors import UnusedDataWarning, counted, warn_user
 
 STRETCH = 1 << 20
-"""Nodes that are looked at at a time."""
+"""Nodes that are processed at a time."""
 
-UNUSED = "edge weights, labels and attributes are kept but no present recipe uses them"
-ASKED = "node attributes are used where the setting attributes=true asks for them; without it nodes are known by degree"
+UNUSED = "edge labels and attributes are read by the convolutions gine and transformer"
+ASKED = "without node attributes (attributes=false) nodes are known by degree"
 
 
 def describe(graphs: GraphSet) -> dict[str, Any]:
     """Counts, sizes, classes, columns, what was dropped from the source, and duplicates."""
     n = max(graphs.n_graphs, 1)
     sizes = graphs.sizes if graphs.n_graphs else np.zeros(1, dtype=np.int64)
-    members = np.bincount(graphs.y, minlength=graphs.n_classes).tolist() if graphs.is_labelled else []
+    members = np.bincount(graphs.y, minlength=graphs.n_classes).tolist() if graphs.n_classes else []
     edge_columns = {
         "weight": graphs.edge_weight is not None,
         "labels": [len(names) for names in graphs.edge_category_names],
@@ -37,7 +40,7 @@ def describe(graphs: GraphSet) -> dict[str, Any]:
         "smallest": int(sizes.min()),
         "median": float(np.median(sizes)),
         "largest": int(sizes.max()),
-        "graphs_without_nodes": _hollow(graphs),
+        "graphs_without_nodes": _empty(graphs),
         "isolated_nodes": sum(
             int(np.count_nonzero(np.diff(graphs.edge_ptr[start : start + STRETCH + 1]) == 0))
             for start in range(0, graphs.n_nodes, STRETCH)
@@ -46,27 +49,41 @@ def describe(graphs: GraphSet) -> dict[str, Any]:
             {"name": name, "graphs": count, "share": count / n}
             for name, count in zip(graphs.class_names, members, strict=True)
         ],
+        "targets": _targets(graphs),
         "node_columns": {
             "labels": [len(names) for names in graphs.category_names],
             "attributes": 0 if graphs.attributes is None else graphs.attributes.shape[1],
             "truth": graphs.node_truth is not None,
         },
         "edge_columns": edge_columns,
+        "columns": list(names_of(graphs)),
         "column_names": {what: list(names) for what, names in graphs.column_names.items()},
-        "note": "; ".join(_notes(graphs, any(edge_columns.values()))) or None,
+        "note": "; ".join(_notes(graphs, bool(edge_columns["labels"] or edge_columns["attributes"]))) or None,
         "dropped": dict(graphs.dropped),
         "duplicates": duplicates(graphs),
     }
 
 
-def _hollow(graphs: GraphSet) -> int:
+def _targets(graphs: GraphSet) -> list[dict[str, Any]]:
+    """Each target column: its name, known values, and their range and mean."""
+    if graphs.targets is None:
+        return []
+    columns = []
+    for name, column in zip(graphs.target_names, graphs.targets.T, strict=True):
+        known = column[~np.isnan(column)]
+        values = {"smallest": known.min(), "largest": known.max(), "mean": known.mean()} if len(known) else {}
+        columns.append({"name": name, "known": len(known)} | {what: float(value) for what, value in values.items()})
+    return columns
+
+
+def _empty(graphs: GraphSet) -> int:
     return int(np.count_nonzero(graphs.sizes == 0))
 
 
 def _notes(graphs: GraphSet, has_edge_columns: bool) -> Iterator[str]:
-    if hollow := _hollow(graphs):
-        have = "has" if hollow == 1 else "have"
-        yield f"{counted(hollow, 'graph')} {have} no nodes, so that nothing tells of the class"
+    if empty := _empty(graphs):
+        have = "has" if empty == 1 else "have"
+        yield f"{counted(empty, 'graph')} {have} no nodes, so only the majority class can be predicted for them"
     if graphs.attributes is not None and graphs.category is None:
         yield ASKED
     if has_edge_columns:
@@ -84,7 +101,7 @@ def duplicates(graphs: GraphSet) -> dict[str, int | float | None]:
         "conflicting": None,
         "ceiling": None,
     }
-    if not graphs.is_labelled:
+    if not graphs.n_classes:
         return found
     pairs, counts = np.unique(kind * graphs.n_classes + graphs.y, return_counts=True)
     of_kind = pairs // graphs.n_classes
@@ -102,33 +119,110 @@ ONE_WAY = "one-way edges completed"
 DISCARDED = "direction is discarded"
 
 
-def warn_of_unused(graphs: GraphSet, attributes: bool) -> None:
-    """One warning for each thing that is left out; `attributes` says whether node attributes are used.
+def warn_of_unused(graphs: GraphSet, attributes: bool, edges: bool = False) -> None:
+    """One warning for each thing that is left out; `attributes` says whether node attributes are used, `edges` whether
+    edge labels and edge attributes are.
 
     The sets of the catalogue are known, and so is what the paper's protocol leaves out: they get a single note.
     """
-    left_out = [f"{thing} are not used{why}" for thing, why in _unused(graphs, attributes)]
+    left_out = [f"{thing} are not used{why}" for thing, why in _unused(graphs, attributes, edges)]
     if one_way := graphs.dropped.get(ONE_WAY):
         left_out.append(f"{DISCARDED}: {counted(one_way, 'one-way edge')} count in both directions")
     if graphs.name in CATALOGUE and left_out:
         left_out = ["; ".join(left_out)]
+    left_out += _constant_labels(graphs)
     for said in left_out:
         warn_user(f"{graphs.name}: {said}", UnusedDataWarning)
 
 
-def _unused(graphs: GraphSet, attributes: bool) -> Iterator[tuple[str, str]]:
+def _constant_labels(graphs: GraphSet) -> Iterator[str]:
+    """What to know about the columns of a multi-label task that have one value only."""
+    if graphs.task != "multilabel" or graphs.targets is None:
+        return
+    names = [
+        name
+        for name, column in zip(graphs.target_names, graphs.targets.T, strict=True)
+        if len(np.unique(column[~np.isnan(column)])) == 1
+    ]
+    if names:
+        have, they = ("has", "it is") if len(names) == 1 else ("have", "they are")
+        shown = f"{counted(len(names), 'label column')} ({few(names)}) {have} one value only"
+        yield f"{shown}: {they} trained, but left out of mean ROC-AUC and PR-AUC"
+
+
+def _unused(graphs: GraphSet, attributes: bool, edges: bool) -> Iterator[tuple[str, str]]:
     """What is not used, and what to know about it."""
     if graphs.attributes is not None and not attributes:
         alone = "" if graphs.category is not None else " and nodes have no labels, so only their degrees are seen"
         alone += "; set attributes=true to use them"
         yield f"node attributes ({_columns(graphs.attributes.shape[1])})", alone
-    if graphs.edge_weight is not None:
-        yield "edge weights", ""
-    if graphs.edge_category is not None:
-        yield f"edge labels ({_columns(graphs.edge_category.shape[1])})", ""
-    if graphs.edge_attributes is not None:
-        yield f"edge attributes ({_columns(graphs.edge_attributes.shape[1])})", ""
+    reader = "; conv=gine reads them"
+    if graphs.edge_category is not None and not edges:
+        yield f"edge labels ({_columns(graphs.edge_category.shape[1])})", reader
+    if graphs.edge_attributes is not None and not edges:
+        yield f"edge attributes ({_columns(graphs.edge_attributes.shape[1])})", reader
 
 
 def _columns(count: int) -> str:
     return counted(count, "column")
+
+
+GRAPH = np.uint64(0xD1B54A32D192ED03)
+"""An odd constant that keeps the words of graphs apart from those of their nodes."""
+
+
+def wl_classes(graphs: GraphSet, rounds: int | None = None) -> NDArray[np.int64]:
+    """[G] a class number per graph, counted in the order of first appearance.
+
+    Colours start from all node label columns, or equal where there are none, and are refined `rounds` times, by default
+    until a round splits no colour further.
+    """
+    words = [_words(graphs.subset(np.arange(first, last)), rounds) for first, last in graphs.stretches(CHUNK)]
+    words.append(np.empty(0, np.uint64))
+    _, first, inverse = np.unique(np.concatenate(words), True, True)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[inverse]
+
+
+def _words(graphs: GraphSet, rounds: int | None) -> Words:
+    """[G] one word for each graph, which stands for all that 1-WL can tell of it."""
+    words, left = np.empty(graphs.n_graphs, np.uint64), np.arange(graphs.n_graphs)
+    colour, done = _start(graphs), 0
+    count = _colours(graphs, colour)
+    while len(left):
+        if rounds is not None and done == rounds:
+            words[left] = _of_graphs(graphs, colour)
+            break
+        colour = refined(graphs, colour)
+        before, count, done = count, _colours(graphs, colour), done + 1
+        if rounds is None:
+            going = count > before
+            words[left[~going]] = _of_graphs(graphs, colour)[~going]
+            colour, left, count = colour[np.repeat(going, graphs.sizes)], left[going], count[going]
+            graphs = graphs.subset(np.flatnonzero(going))
+    return words
+
+
+def _colours(graphs: GraphSet, colour: Words) -> NDArray[np.int64]:
+    """[G] the number of different colours in each graph. As many bits of a colour are compared as fit into a word
+    beside the graph's number."""
+    bits = np.uint64(max(graphs.n_graphs - 1, 1).bit_length())
+    number = graphs.node_graph.astype(np.uint64) << (np.uint64(64) - bits)
+    key = np.sort(number | (colour >> bits))
+    first = key[np.flatnonzero(np.diff(key, prepend=~key[:1]))]
+    return np.bincount((first >> (np.uint64(64) - bits)).astype(np.int64), minlength=graphs.n_graphs)
+
+
+def _of_graphs(graphs: GraphSet, colour: Words) -> Words:
+    """[G] a word from the colours of each graph's nodes, in any order, and their number."""
+    total = segment_sums(mix(colour * GRAPH), graphs.node_ptr)
+    return mix(total + mix(graphs.sizes.view(np.uint64) + GRAPH))
+
+
+def _start(graphs: GraphSet) -> NDArray[np.uint64]:
+    colour = np.ones(graphs.n_nodes, dtype=np.uint64)
+    if graphs.category is not None:
+        for column in graphs.category.T:
+            colour = mix(colour * ROUND + column.astype(np.uint64))
+    return colour

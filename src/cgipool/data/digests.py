@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,18 +35,16 @@ SETTLED = 2.0
 STRETCH = 1 << 20
 
 
-def of_file(path: Path) -> str:
-    """The SHA-256 of the values in a .npy file: of its bytes after the header, which differs between NumPy versions."""
-    with path.open("rb") as file:
-        start_of_data(file)
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def of_files(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """The digests of several arrays of a folder; hashing releases the interpreter lock, so threads help."""
+    """The SHA-256 of the values in several .npy files: of their bytes after the header, which differs between NumPy
+    versions. Hashing releases the interpreter lock, so threads help."""
     names = list(names)
-    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        return dict(zip(names, pool.map(lambda name: of_file(folder / f"{name}.npy"), names), strict=True))
+    with ExitStack() as stack, ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+        files = [stack.enter_context((folder / f"{name}.npy").open("rb")) for name in names]
+        for file in files:  # not in the threads: NumPy reads headers by ast, which Python 3.11 may abort in a thread
+            start_of_data(file)
+        digests = pool.map(lambda file: hashlib.file_digest(file, "sha256").hexdigest(), files)
+        return dict(zip(names, digests, strict=True))
 
 
 def of_array(values: NDArray[Any]) -> str:

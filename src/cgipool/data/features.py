@@ -1,62 +1,158 @@
-"""What a model sees of a node: the column numbers of one joint one-hot input, and float columns.
+"""The input features of a model: category columns of one joint one-hot input, and standardised float columns.
 
 The one-hot matrix itself is never built (COLLAB's would need 0.7 GB): a model looks up one row of weights per column
-number. Of a set that lies on disk nothing of the size of its nodes is held. Shapes: N nodes, K label columns (1 for
-degrees), D float columns.
+number. Of a set that lies on disk nothing of the size of its nodes is held. Shapes: N nodes, E stored edges, K category
+columns (1 for degrees), D float columns.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from itertools import pairwise
+from dataclasses import asdict, dataclass, replace
+from itertools import compress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cgipool.data.build import ranges
+from cgipool.data.catalogue import CATALOGUE
 from cgipool.data.check import column_name, graph_ids
+from cgipool.data.columns import (
+    Codes,
+    Columns,
+    Rows,
+    SideBySide,
+    degree_codes,
+    edge_stretches,
+    known,
+    label_codes,
+    moments,
+    node_stretches,
+    numbers_of,
+    other_width,
+    side_by_side,
+)
+from cgipool.data.further import checked, is_missing, number_in
 from cgipool.data.graphs import GraphSet
 from cgipool.data.names import Names
-from cgipool.errors import UserError, counted, unknown
+from cgipool.data.structure import COMMON, return_probabilities, wl_colours
+from cgipool.errors import UserError, counted, excerpt, unknown
 
-SOURCES = ("auto", "label", "degree")
+SOURCES = ("auto", "label", "degree", "label+degree")
 VOCABULARIES = ("train", "all")
 
-STRETCH = 1 << 22
-"""Nodes that are looked at at a time."""
+FEATURIZERS = ("auto", "labels", "atoms-and-bonds")
 
-
-class NodeRows:
-    """[N, …] what is known of the nodes of a set on disk, worked out for those that are asked for."""
-
-    def __init__(self, nodes: int, rows: Callable[[NDArray[np.int64]], NDArray[Any]]) -> None:
-        self._nodes, self._rows = nodes, rows
-
-    def __len__(self) -> int:
-        return self._nodes
-
-    def __getitem__(self, nodes: NDArray[np.int64]) -> NDArray[Any]:
-        return self._rows(nodes)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.asarray(self._rows(np.arange(self._nodes)), dtype)
+LABELS = (
+    ("element", "degree", "charge", "hydrogens", "aromatic", "ring", "hybridisation", "chirality"),
+    ("type", "stereo"),
+)
+"""The columns of atoms and bonds that `featurizer=labels` reads: all that earlier versions stored."""
 
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Encoded nodes."""
+    """Encoded nodes, or encoded edges."""
 
-    category: NDArray[np.int32] | NodeRows
-    """[N, K] column numbers, each label column in its own stretch of the `columns`."""
+    category: NDArray[np.int32] | Rows
+    """[N, K] column numbers, each category column in its own stretch of the `columns`."""
     columns: int
     """Width of the joint one-hot input."""
-    floats: NDArray[np.float32] | NodeRows | None
+    floats: NDArray[np.float32] | Rows | None
     """[N, D] standardised attributes."""
+    edges: "Inputs | None" = None
+    """The encoded edges [E, …], in the order in which the set stores them; None where edges are not read."""
+    descriptors: NDArray[np.float32] | None = None
+    """[G, V] standardised descriptors of the graphs; None where none are read."""
 
 
 @dataclass(frozen=True)
-class Encoder:
-    """A fixed map from nodes to inputs, fitted on the training graphs of one split.
+class EdgeEncoder(Columns):
+    """A fixed map from edges to inputs, fitted on the edges of the training graphs; see `Encoder`."""
+
+    vocabulary: str
+    values: tuple[Names, ...]
+    seen: tuple[tuple[bool, ...], ...]
+    mean: tuple[float, ...] | None = None
+    scale: tuple[float, ...] | None = None
+    reads: Names = ()
+    """The label columns that are read, by name; without names, all by position."""
+
+    @classmethod
+    def fit(
+        cls,
+        graphs: GraphSet,
+        train_ids: NDArray[Any] | None = None,
+        *,
+        vocabulary: str = "train",
+        reads: Names = (),
+    ) -> "EdgeEncoder":
+        """Fit the label columns (by default all) and the attributes of the edges on the graphs `train_ids` (by default
+        all)."""
+        ids = _ids(graphs, train_ids)
+        codes = label_codes(
+            graphs.edge_category, graphs.edge_category_names, numbers_of(graphs, "edge_category", reads)
+        )
+        seen = known(codes, edge_stretches(graphs, ids), vocabulary)
+        if graphs.edge_attributes is None:
+            return cls(vocabulary, codes.names, seen, reads=reads)
+        nothing = f"{graphs.name}: no edges in the training graphs to standardise the edge attributes by"
+        values = np.asarray(graphs.edge_attributes)
+        fitted = moments(values, lambda: edge_stretches(graphs, ids), nothing)
+        return cls(vocabulary, codes.names, seen, *fitted, reads=reads)
+
+    def encode(self, graphs: GraphSet) -> Inputs:
+        """The inputs of these graphs' edges."""
+        codes = self.codes(graphs)
+        category = self.categories(codes, graphs.n_edges)
+        floats = None
+        if self.mean is not None:
+            width = 0 if graphs.edge_attributes is None else graphs.edge_attributes.shape[1]
+            if graphs.edge_attributes is None or width != len(self.mean):
+                raise other_width(graphs, width, "edge attribute column", len(self.mean))
+            floats = self.standardised(np.asarray(graphs.edge_attributes))
+        return _inputs(graphs, category, self.columns, floats)
+
+    def codes(self, graphs: GraphSet) -> Codes:
+        """The edge labels of a set, which must have the columns that were fitted."""
+        columns = numbers_of(graphs, "edge_category", self.reads)
+        codes = label_codes(graphs.edge_category, graphs.edge_category_names, columns)
+        if len(codes.names) != len(self.values):
+            raise other_width(graphs, len(codes.names), "edge label column", len(self.values))
+        return codes
+
+
+@dataclass(frozen=True)
+class Descriptors:
+    """Numbers that a source's further columns give for whole graphs, standardised over the training graphs."""
+
+    names: Names
+    mean: tuple[float, ...]
+    scale: tuple[float, ...]
+    impute: bool
+    """Whether a missing value is replaced by the mean over the training graphs."""
+
+    @classmethod
+    def fit(cls, graphs: GraphSet, ids: NDArray[np.int64], names: Names, impute: bool) -> "Descriptors":
+        """Fit the columns on the graphs `ids`."""
+        values = descriptor_values(graphs, names)
+        if not impute and (missing := missing_descriptors(values, names)):
+            graph, reason = min(missing.items())
+            count = counted(len(missing), "graph")
+            raise UserError(f"{graphs.name}: {reason} in {count}, first in graph {graph}; impute=mean fills such gaps")
+        train = values[ids]
+        if empty := [name for name, column in zip(names, train.T, strict=True) if np.isnan(column).all()]:
+            raise UserError(f"{graphs.name}: column {excerpt(empty[0])!r} has no value in the training graphs")
+        deviation = np.nanstd(train, axis=0)
+        scale = np.where(deviation > 0, deviation, 1.0)
+        return cls(names, tuple(np.nanmean(train, axis=0).tolist()), tuple(scale.tolist()), impute)
+
+    def encode(self, graphs: GraphSet) -> NDArray[np.float32]:
+        """[G, V] the standardised values; a value that is filled in is 0."""
+        values = (descriptor_values(graphs, self.names) - np.array(self.mean)) / np.array(self.scale)
+        return np.nan_to_num(values).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Encoder(Columns):
+    """A fixed map from nodes (and edges) to inputs, fitted on the training graphs of one split.
 
     The columns are the values of the whole data set in sorted order, so that all splits have the same number of them.
     With vocabulary "train" each label column has one more, "other": a value that no training graph shows goes there,
@@ -65,17 +161,30 @@ class Encoder:
     """
 
     source: str
-    """"label" or "degree"."""
+    """"label", "degree" or "label+degree"."""
     vocabulary: str
     """"train" or "all"."""
     values: tuple[Names, ...]
-    """Per label column, the values that have a column."""
+    """Per category column, the values that have a column."""
     seen: tuple[tuple[bool, ...], ...]
-    """Per label column and value, whether it may use its own column; the rest go to "other"."""
+    """Per category column and value, whether it may use its own column; the rest go to "other"."""
     mean: tuple[float, ...] | None = None
-    """Per float column, the mean over the training nodes; None without attributes."""
+    """Per float column (attributes, then return probabilities), the mean over the training nodes; None without any."""
     scale: tuple[float, ...] | None = None
     """Per float column, the standard deviation over the training nodes, 1 where it is 0."""
+    edges: EdgeEncoder | None = None
+    """The encoder of the edges; None where edges are not read or have neither labels nor attributes."""
+    wl: int = 0
+    """Rounds of Weisfeiler–Lehman refinement, whose colours are the last category columns. A colour that occurs in
+    fewer than `COMMON` graphs of the set is merged into "other", which these columns have with either vocabulary."""
+    merged: tuple[bool, ...] = ()
+    """Per round, whether any training node is in "other"."""
+    rwse: int = 0
+    """Steps of the random walk (RWSE) whose return probabilities are the last float columns."""
+    reads: Names = ()
+    """The node label columns that are read, by name; without names, all by position."""
+    descriptors: Descriptors | None = None
+    """The columns of numbers of whole graphs."""
 
     @classmethod
     def fit(
@@ -86,202 +195,239 @@ class Encoder:
         source: str = "auto",
         vocabulary: str = "train",
         attributes: bool = False,
+        edges: bool = False,
+        wl: int = 0,
+        rwse: int = 0,
+        featurizer: str = "auto",
+        descriptors: str = "",
+        impute: str = "none",
     ) -> "Encoder":
-        """Choose the columns from `graphs`, and what is known of them from the graphs `train_ids` (by default all)."""
+        """Choose the columns from `graphs`, and what is known of them from the graphs `train_ids` (by default all).
+        With `edges`, also encode the labels and attributes of the edges, if they have any. For the rest see `Recipe`.
+        """
         if source not in SOURCES:
             raise unknown("feature source", source, SOURCES)
         if vocabulary not in VOCABULARIES:
             raise unknown("vocabulary", vocabulary, VOCABULARIES)
         if source == "auto":
             source = "degree" if graphs.category is None else "label"
-        ids = np.arange(graphs.n_graphs) if train_ids is None else graph_ids(graphs, train_ids)
-        codes = _Codes(graphs, source)
-        known = [np.full(len(names), vocabulary == "all") for names in codes.names]
-        for nodes in _stretches(graphs, ids):
-            for seen, column in zip(known, codes.of(nodes).T, strict=True):
-                seen[column] = True
-        mean, scale = _moments(graphs, ids) if attributes else (None, None)
-        return cls(source, vocabulary, codes.names, tuple(tuple(seen.tolist()) for seen in known), mean, scale)
+        ids = _ids(graphs, train_ids)
+        reads, edge_reads = columns_read(graphs, featurizer)
+        reads = () if source == "degree" else reads
+        codes = _node_codes(graphs, source, reads)
+        seen = known(codes, node_stretches(graphs, ids), vocabulary)
+        names, merged = list(codes.names), []
+        for colours in wl_colours(graphs, codes, (source, reads), wl):
+            (here,) = known(colours.column, node_stretches(graphs, ids), "train")
+            common = colours.graphs >= COMMON
+            names.append(tuple(compress(colours.names, common)))
+            seen += (tuple(compress(here, common)),)
+            merged.append(any(compress(here, ~common)))
+        values = _floats_of(graphs, attributes, rwse)
+        nothing = f"{graphs.name}: no training nodes to standardise the attributes by"
+        mean, scale = (None, None) if values is None else moments(values, lambda: node_stretches(graphs, ids), nothing)
+        has_edges = graphs.edge_category is not None or graphs.edge_attributes is not None
+        edge_options: dict[str, Any] = {"vocabulary": vocabulary, "reads": edge_reads}
+        of_edges = EdgeEncoder.fit(graphs, ids, **edge_options) if edges and has_edges else None
+        columns = tuple(name.strip() for name in descriptors.split(",") if name.strip())
+        of_graphs = Descriptors.fit(graphs, ids, columns, impute == "mean") if columns else None
+        return cls(
+            source, vocabulary, tuple(names), seen, mean, scale, of_edges, wl, tuple(merged), rwse, reads, of_graphs
+        )
 
-    @property
-    def columns(self) -> int:
-        """Width of the joint one-hot input."""
-        return sum(map(len, self.values)) + (len(self.values) if self.vocabulary == "train" else 0)
+    def _has_other(self, j: int) -> bool:
+        return super()._has_other(j) or j >= len(self.values) - self.wl
 
     @property
     def others(self) -> tuple[int, ...]:
-        """The columns that stand for "other"; no training node is in one."""
-        ends = np.cumsum([len(names) + 1 for names in self.values]) - 1
-        return tuple(ends.tolist()) if self.vocabulary == "train" else ()
-
-    @property
-    def n_floats(self) -> int:
-        """D, the float columns."""
-        return 0 if self.mean is None else len(self.mean)
+        """The columns that stand for "other" and that no training node is in."""
+        trained = [not merged for merged in self.merged]
+        others = super().others
+        return (*others[: len(others) - self.wl], *compress(others[len(others) - self.wl :], trained))
 
     def encode(self, graphs: GraphSet) -> Inputs:
         """The inputs of these graphs, of the fitted set or of others."""
-        if strange := self.strange(graphs):
-            raise UserError(f"{graphs.name}: {strange[min(strange)]}")
-        codes = self._codes(graphs)
-        offset, tables = 0, []
-        for j, names in enumerate(codes.names):
-            tables.append(offset + self._places(j, names))
-            offset += len(self.values[j]) + (self.vocabulary == "train")
-        category = NodeRows(graphs.n_nodes, lambda nodes: _looked_up(tables, codes.of(nodes)))
-        floats = self._floats(graphs)
-        if graphs.is_mapped:
-            return Inputs(category, self.columns, floats)
-        return Inputs(np.asarray(category), self.columns, None if floats is None else np.asarray(floats))
+        if reasons := self.unencodable(graphs):
+            raise UserError(f"{graphs.name}: {reasons[min(reasons)]}")
+        category = self.categories(self._codes(graphs), graphs.n_nodes)
+        edges = None if self.edges is None else self.edges.encode(graphs)
+        made = _inputs(graphs, category, self.columns, self._floats(graphs), edges)
+        return made if self.descriptors is None else replace(made, descriptors=self.descriptors.encode(graphs))
 
-    def strange(self, graphs: GraphSet) -> dict[int, str]:
+    def unencodable(self, graphs: GraphSet) -> dict[int, str]:
         """By number, why some of these graphs cannot be encoded: they have a label or degree that no column stands for,
-        and there is no "other"."""
-        if self.vocabulary == "train":
+        and there is no "other", or a descriptor is missing."""
+        reasons = {}
+        if self.descriptors is not None and not self.descriptors.impute:
+            names = self.descriptors.names
+            reasons = missing_descriptors(descriptor_values(graphs, names), names)
+        return reasons if self.vocabulary == "train" else self._without_column(graphs) | reasons
+
+    def _without_column(self, graphs: GraphSet) -> dict[int, str]:
+        what = "degree" if self.source == "degree" else "node label"
+        called = () if self.source == "degree" else self.reads or graphs.column_names.get("category", ())
+        if self.source == "label+degree":
+            called = (*(called or map(str, range(len(graphs.category_names)))), "degree")
+        reasons = self._missing(graphs, self, self._codes(graphs), what, called)
+        if self.edges is not None:
+            called = self.edges.reads or graphs.column_names.get("edge_category", ())
+            reasons = self._missing(graphs, self.edges, self.edges.codes(graphs), "edge label", called) | reasons
+        return reasons
+
+    @staticmethod
+    def _missing(graphs: GraphSet, fitted: Columns, codes: Codes, what: str, called: Names) -> dict[int, str]:
+        """By number, the first value of a graph that has no column."""
+        lacking = fitted.unknown(codes)[: len(codes.names) - (fitted.wl if isinstance(fitted, Encoder) else 0)]
+        if not any(column.any() for column in lacking):
             return {}
-        codes = self._codes(graphs)
-        unknown = self._unknown(codes)
-        if not any(column.any() for column in unknown):
-            return {}
+        edges = isinstance(fitted, EdgeEncoder)
+        ptr = np.asarray(graphs.edge_ptr[graphs.node_ptr] if edges else graphs.node_ptr)
         reasons: dict[int, str] = {}
-        called = graphs.column_names.get("category", ())
-        for nodes in _stretches(graphs, np.arange(graphs.n_graphs)):
-            for j, column in enumerate(codes.of(nodes).T):
-                what = "degree" if self.source == "degree" else f"node label ({column_name(called, j)})"
-                found = np.flatnonzero(unknown[j][column])
-                number = np.searchsorted(graphs.node_ptr, nodes[found], side="right") - 1
+        for rows in (edge_stretches if edges else node_stretches)(graphs, np.arange(graphs.n_graphs)):
+            for j, column in enumerate(codes.of(rows).T[: len(lacking)]):
+                thing = what if what == "degree" else f"{what} ({column_name(called, j)})"
+                found = np.flatnonzero(lacking[j][column])
+                number = np.searchsorted(ptr, rows[found], side="right") - 1
                 for graph, place in zip(*np.unique(number, return_index=True), strict=True):
-                    story = f"{what} {codes.names[j][column[found[place]]]} is not in the vocabulary"
+                    story = f"{thing} {codes.names[j][column[found[place]]]} is not in the vocabulary"
                     reasons.setdefault(int(graph), f"{story}, which has no 'other' column")
         return reasons
 
     def unseen(self, graphs: GraphSet) -> int:
         """How many nodes of these graphs have a label or degree that no training graph had."""
+        return int(self.unseen_by_graph(graphs).sum())
+
+    def unseen_by_graph(self, graphs: GraphSet) -> NDArray[np.int64]:
+        """[G] how many nodes of each graph have a label or degree that no training graph had."""
         codes = self._codes(graphs)
-        unknown = self._unknown(codes)
-        if not any(column.any() for column in unknown):
-            return 0
-        stretches = map(codes.of, _stretches(graphs, np.arange(graphs.n_graphs)))
-        return sum(int(np.any([unknown[j][column] for j, column in enumerate(of.T)], axis=0).sum()) for of in stretches)
+        lacking = self.unknown(codes)[: len(codes.names) - self.wl]
+        total = np.zeros(graphs.n_nodes + 1, np.int64)
+        if any(column.any() for column in lacking):
+            for rows in node_stretches(graphs, np.arange(graphs.n_graphs)):
+                of = codes.of(rows)
+                total[1:][rows] = np.any([new[c] for new, c in zip(lacking, of.T, strict=False)], axis=0)
+        return np.diff(total.cumsum()[graphs.node_ptr])
 
-    def _unknown(self, codes: "_Codes") -> list[NDArray[np.bool_]]:
-        """By label column and code, whether no column of the input stands for it."""
-        return [self._places(j, names) == len(self.values[j]) for j, names in enumerate(codes.names)]
-
-    def _codes(self, graphs: GraphSet) -> "_Codes":
-        if self.source == "label" and graphs.category is None:
+    def _codes(self, graphs: GraphSet) -> Codes:
+        fitted = len(self.values) - self.wl - (self.source == "label+degree")
+        if self.source != "degree" and graphs.category is None:
             if graphs.n_nodes == 0:
-                raise UserError(f"{graphs.name}: there is not a single node, so nothing to tell a class by")
-            fitted = f"{counted(len(self.values), 'column')} of them {_were(len(self.values))} fitted"
-            raise UserError(f"{graphs.name} has no node labels, where {fitted}")
-        codes = _Codes(graphs, self.source)
-        if len(codes.names) != len(self.values):
-            raise _other_width(graphs, len(codes.names), "node label column", len(self.values))
-        return codes
+                raise UserError(f"{graphs.name}: the graphs have no nodes, so there is nothing to encode")
+            were = "was" if fitted == 1 else "were"
+            raise UserError(
+                f"{graphs.name} has no node labels, where {counted(fitted, 'column')} of them {were} fitted"
+            )
+        codes = _node_codes(graphs, self.source, self.reads)
+        if (found := len(codes.names) - (self.source == "label+degree")) != fitted:
+            raise other_width(graphs, found, "node label column", fitted)
+        return side_by_side(codes, *(c.column for c in wl_colours(graphs, codes, (self.source, self.reads), self.wl)))
 
-    def _places(self, j: int, names: Names) -> NDArray[np.int32]:
-        """[len(names)] for each value of label column j, its place in the stretch of j; "other" is the last."""
-        other = len(self.values[j])
-        place = {name: c if self.seen[j][c] else other for c, name in enumerate(self.values[j])}
-        return np.array([place.get(name, other) for name in names], dtype=np.int32)
-
-    def _floats(self, graphs: GraphSet) -> NodeRows | None:
+    def _floats(self, graphs: GraphSet) -> Rows | None:
         if self.mean is None:
             return None
+        fitted = len(self.mean) - self.rwse
         width = 0 if graphs.attributes is None else graphs.attributes.shape[1]
-        if graphs.attributes is None or width != len(self.mean):
-            raise _other_width(graphs, width, "attribute column", len(self.mean))
-        values, mean, scale = np.asarray(graphs.attributes), np.array(self.mean), np.array(self.scale)
-        return NodeRows(graphs.n_nodes, lambda nodes: ((values[nodes] - mean) / scale).astype(np.float32))
+        if fitted and width != fitted:
+            raise other_width(graphs, width, "attribute column", fitted)
+        values = _floats_of(graphs, fitted > 0, self.rwse)
+        return None if values is None else self.standardised(values)
 
     def to_json(self) -> dict[str, Any]:
-        """The encoder as plain values."""
-        return asdict(self)
+        """The encoder as plain values; parts that are not used are left out, as earlier versions did not know them."""
+        return {name: value for name, value in asdict(self).items() if name not in LATER or value != LATER[name]}
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> "Encoder":
         """The encoder that `to_json` wrote."""
         try:
-            return cls(
-                source=plain["source"],
-                vocabulary=plain["vocabulary"],
-                values=tuple(map(tuple, plain["values"])),
-                seen=tuple(map(tuple, plain["seen"])),
-                mean=None if plain["mean"] is None else tuple(plain["mean"]),
-                scale=None if plain["scale"] is None else tuple(plain["scale"]),
-            )
+            edges = plain.get("edges")
+            of_edges = None
+            if edges is not None:
+                of_edges = EdgeEncoder(edges["vocabulary"], **_fitted(edges), reads=tuple(edges.get("reads", ())))
+            later = {name: plain.get(name, absent) for name, absent in LATER.items()}
+            if (held := later["descriptors"]) is not None:
+                numbers = {what: tuple(held[what]) for what in ("names", "mean", "scale")}
+                later["descriptors"] = Descriptors(**numbers, impute=bool(held["impute"]))
+            later |= {"edges": of_edges, "merged": tuple(later["merged"]), "reads": tuple(later["reads"])}
+            return cls(plain["source"], plain["vocabulary"], **_fitted(plain), **later)
         except (KeyError, TypeError) as error:
             raise UserError(f"not a saved encoder: {error!r}") from None
 
 
-class _Codes:
-    """The labels or degrees of nodes as codes, and the names of the codes."""
-
-    def __init__(self, graphs: GraphSet, source: str) -> None:
-        self._edge_ptr, self._rank = np.asarray(graphs.edge_ptr), np.empty(0, np.int32)
-        self._category = None
-        if source == "label":
-            if graphs.category is None:
-                raise UserError(f"{graphs.name} has no node labels; use 'degree'")
-            self._category, self.names = np.asarray(graphs.category), graphs.category_names
-            return
-        present = self._degrees()
-        self._rank = np.zeros(present[-1] + 1 if len(present) else 0, dtype=np.int32)
-        self._rank[present] = np.arange(len(present))
-        self.names = (tuple(map(str, present.tolist())),)
-
-    def of(self, nodes: NDArray[np.int64]) -> NDArray[np.int32]:
-        """[n, K] the codes of some nodes."""
-        if self._category is not None:
-            return self._category[nodes]
-        return self._rank[self._edge_ptr[nodes + 1] - self._edge_ptr[nodes]][:, None]
-
-    def _degrees(self) -> NDArray[np.int64]:
-        """The degrees that occur, sorted."""
-        present = np.empty(0, np.int64)
-        for start in range(0, len(self._edge_ptr) - 1, STRETCH):
-            degree = np.diff(self._edge_ptr[start : start + STRETCH + 1])
-            present = np.union1d(present, np.flatnonzero(np.bincount(degree)))
-        return present
+LATER: dict[str, Any] = {"descriptors": None, "edges": None, "wl": 0, "merged": (), "rwse": 0, "reads": ()}
+"""Parts of an encoder that files of earlier versions lack, with what their absence means."""
 
 
-def _other_width(graphs: GraphSet, width: int, thing: str, fitted: int) -> UserError:
-    return UserError(f"{graphs.name}: {counted(width, thing)} where {fitted} {_were(fitted)} fitted")
+def _fitted(plain: dict[str, Any]) -> dict[str, Any]:
+    """The fields that `Encoder` and `EdgeEncoder` share."""
+    return {
+        "values": tuple(map(tuple, plain["values"])),
+        "seen": tuple(map(tuple, plain["seen"])),
+        "mean": None if plain["mean"] is None else tuple(plain["mean"]),
+        "scale": None if plain["scale"] is None else tuple(plain["scale"]),
+    }
 
 
-def _were(count: int) -> str:
-    return "was" if count == 1 else "were"
+def _ids(graphs: GraphSet, train_ids: NDArray[Any] | None) -> NDArray[np.int64]:
+    return np.arange(graphs.n_graphs) if train_ids is None else graph_ids(graphs, train_ids)
 
 
-def _looked_up(tables: list[NDArray[np.int32]], codes: NDArray[np.int32]) -> NDArray[np.int32]:
-    """[n, K] the codes of each column in its table."""
-    found = np.empty(codes.shape, dtype=np.int32)
-    for j, table in enumerate(tables):
-        found[:, j] = table[codes[:, j]]
-    return found
+def descriptor_values(graphs: GraphSet, names: Names) -> NDArray[np.float64]:
+    """[G, V] kept columns of a set as numbers, NaN where missing; other text is an error."""
+    columns = []
+    for name in names:
+        texts = graphs.column(name)
+        gaps = np.array([is_missing(text) for text in texts], dtype=bool)
+        found = np.array([np.nan if gap else number_in(text) for gap, text in zip(gaps, texts, strict=True)], float)
+        columns.append(checked(graphs, name, texts, gaps | np.isfinite(found), found, "a finite number"))
+    return np.stack(columns, axis=1)
 
 
-def _stretches(graphs: GraphSet, ids: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """The nodes of the graphs `ids`, some at a time."""
-    ends = np.cumsum(graphs.sizes[ids])
-    marks = np.searchsorted(ends, np.arange(STRETCH, ends[-1] if len(ends) else 0, STRETCH))
-    for first, last in pairwise(np.unique(np.concatenate([[0], marks, [len(ids)]])).tolist()):
-        some = ids[first:last]
-        yield ranges(graphs.node_ptr[some], graphs.sizes[some])
+def missing_descriptors(values: NDArray[np.float64], names: Names) -> dict[int, str]:
+    """By number of a graph, which column it has no value in."""
+    gaps = np.isnan(values)
+    rows = np.flatnonzero(gaps.any(axis=1))
+    return {int(g): f"column {excerpt(names[int(np.argmax(gaps[g]))])!r} has no value" for g in rows}
 
 
-def _moments(graphs: GraphSet, ids: NDArray[np.int64]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of the attributes over the nodes of these graphs, in float64."""
-    if graphs.attributes is None:
+def columns_read(graphs: GraphSet, featurizer: str) -> tuple[Names, Names]:
+    """The node and edge label columns that a model reads, by name; empty where it reads all.
+
+    Only sets of molecules have more columns than `labels` reads; "auto" reads these, except in a set of the catalogue.
+    """
+    if featurizer not in FEATURIZERS:
+        raise unknown("featurizer", featurizer, FEATURIZERS)
+    named = graphs.column_names
+    full = (graphs.featurizer or {}).get("featurizer") == "molecules" and "mass" in named.get("category", ())
+    if featurizer == "atoms-and-bonds" and not full:
+        made = "its molecules were imported by an earlier version; import them again" if graphs.featurizer else ""
+        raise UserError(f"{graphs.name} has no atom and bond features: {made or 'it was not imported from molecules'}")
+    if full and (featurizer == "labels" or (featurizer == "auto" and graphs.name in CATALOGUE)):
+        return LABELS
+    return (), ()
+
+
+def _node_codes(graphs: GraphSet, source: str, reads: Names) -> Codes:
+    """The category columns of the nodes, without colours."""
+    if source == "degree":
+        return degree_codes(graphs)
+    if graphs.category is None:
+        raise UserError(f"{graphs.name} has no node labels; use 'degree'")
+    labels = label_codes(graphs.category, graphs.category_names, numbers_of(graphs, "category", reads))
+    return labels if source == "label" else side_by_side(labels, degree_codes(graphs))
+
+
+def _floats_of(graphs: GraphSet, attributes: bool, rwse: int) -> "NDArray[np.float32] | SideBySide | None":
+    """[N, D] the float columns of the nodes: attributes, then return probabilities."""
+    if attributes and graphs.attributes is None:
         raise UserError(f"{graphs.name} has no node attributes")
-    values, count = np.asarray(graphs.attributes), int(graphs.sizes[ids].sum())
-    if count == 0:
-        raise UserError(f"{graphs.name}: no training nodes to standardise the attributes by")
-    mean, square = np.zeros(values.shape[1]), np.zeros(values.shape[1])
-    for nodes in _stretches(graphs, ids):
-        mean += values[nodes].astype(np.float64).sum(axis=0)
-    mean /= count
-    for nodes in _stretches(graphs, ids):
-        square += np.square(values[nodes].astype(np.float64) - mean).sum(axis=0)
-    deviation = np.sqrt(square / count)
-    return tuple(mean.tolist()), tuple(np.where(deviation > 0, deviation, 1.0).tolist())
+    parts = [np.asarray(graphs.attributes)] if attributes else []
+    parts += [return_probabilities(graphs, rwse)] if rwse else []
+    return (parts[0] if len(parts) == 1 else SideBySide(parts)) if parts else None
+
+
+def _inputs(graphs: GraphSet, category: Rows, columns: int, floats: Rows | None, edges: Inputs | None = None) -> Inputs:
+    """The inputs as arrays; of a set on disk, computed for the rows that are asked for."""
+    if graphs.is_mapped:
+        return Inputs(category, columns, floats, edges)
+    return Inputs(np.asarray(category), columns, None if floats is None else np.asarray(floats), edges)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cgipool.data import build, check, join, store
-from cgipool.data.catalogue import family_of
+from cgipool.data import build, check, further, join, store
+from cgipool.data.catalogue import CATALOGUE, family_of
 from cgipool.data.names import Names, Texts
 
 if TYPE_CHECKING:
@@ -66,16 +66,22 @@ class GraphSet:
     node_names: Texts | None = None
     """[N] what the source calls the nodes. Any sequence of texts may be given."""
     column_names: dict[str, Names] = field(default_factory=dict)
-    """What the source calls the columns of "category", "attributes", "edge_category" and "edge_attributes"."""
+    """What the source calls the columns of category, attributes, edge_category, edge_attributes, targets and table."""
     featurizer: dict[str, Any] | None = None
     """How raw inputs (SMILES) became these graphs, as `MoleculeFeaturizer.to_json` gives it; None for other sets."""
+    task: str = "classification"
+    """What is predicted for a graph: "classification" (its class `y`), "regression" or "multilabel" (its `targets`)."""
+    targets: NDArray[np.float64] | None = None
+    """[G, T] target columns of regression or multi-label tasks; NaN where a value is missing."""
+    table: Texts | None = None
+    """[G · K] the fields of K further columns of the source, graph by graph. `column` gives one of them."""
     dropped: dict[str, int] = field(default_factory=dict)
     """How this differs from its source, by name: "self-loops", "repeated edges", "one-way edges completed"."""
     checked: InitVar[bool] = False
     """True skips the checks: for arrays that passed them before."""
 
     def __post_init__(self, checked: bool) -> None:
-        for name in ("graph_ids", "node_names"):
+        for name in check.TEXTS:
             if (texts := getattr(self, name)) is not None:
                 object.__setattr__(self, name, Texts.of(texts))
         if not checked:
@@ -118,12 +124,17 @@ class GraphSet:
     @property
     def is_labelled(self) -> bool:
         """Whether the classes are known. Graphs without can be predicted and explained, not learned from."""
-        return self.n_classes > 0
+        return self.n_classes > 0 or self.targets is not None
 
     @property
     def family(self) -> str:
         """What kind of graphs these are taken for: molecules, social, or what the catalogue says of their name."""
         return family_of(self.name, labelled=self.category is not None)
+
+    @property
+    def has_own_attributes(self) -> bool:
+        """Whether nodes have attributes that the paper's protocol says nothing of: in sets outside the catalogue."""
+        return self.attributes is not None and self.name not in CATALOGUE
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
@@ -218,6 +229,9 @@ class GraphSet:
             node_names=None if self.node_names is None else self.node_names.take(nodes),
             column_names=self.column_names,
             featurizer=self.featurizer,
+            task=self.task,
+            targets=cut(self.targets, chosen),
+            table=None if self.table is None else further.rows_of(self.table, len(further.names_of(self)), chosen),
             checked=True,
         )
 
@@ -239,7 +253,43 @@ class GraphSet:
 
     def relabelled(self, y: ArrayLike, class_names: Names) -> "GraphSet":
         """The same graphs with other classes, y [G] of codes into the names."""
-        return replace(self, y=build.whole("y", y), class_names=class_names, checked=False)
+        labels = build.whole("y", y)
+        named = {what: names for what, names in self.column_names.items() if what != "targets"}
+        plain: dict[str, Any] = {"task": "classification", "targets": None, "column_names": named}
+        return replace(self, y=labels, class_names=class_names, **plain, checked=False)
+
+    def with_targets(self, targets: ArrayLike, names: Names | None = None, task: str | None = None) -> "GraphSet":
+        """The same graphs with target columns [G] or [G, T] instead of classes; NaN means a missing value.
+
+        Without `task`, columns that hold only 0 and 1 are a multi-label task if there are several, and regression
+        otherwise.
+        """
+        values = np.asarray(targets, dtype=np.float64)
+        values = values[:, None] if values.ndim == 1 else values
+        if task is None:
+            binary = values.shape[1] > 1 and np.isin(values[~np.isnan(values)], (0.0, 1.0)).all()
+            task = "multilabel" if binary else "regression"
+        named = {what: known for what, known in self.column_names.items() if what != "targets"}
+        named |= {} if names is None else {"targets": tuple(names)}
+        unknown = np.full(self.n_graphs, -1, np.int64)
+        changes: dict[str, Any] = {
+            "task": task,
+            "targets": values,
+            "column_names": named,
+            "y": unknown,
+            "class_names": (),
+        }
+        return replace(self, **changes, checked=False)
+
+    @property
+    def target_names(self) -> Names:
+        """The names of the target columns; "target 0", "target 1", … where the source gives none."""
+        count = 0 if self.targets is None else self.targets.shape[1]
+        return self.column_names.get("targets") or tuple(f"target {column}" for column in range(count))
+
+    def column(self, name: str) -> list[str]:
+        """[G] the fields of a further column of the source; empty where the source has none."""
+        return further.column(self, name)
 
     def save(self, folder: str | Path) -> None:
         """Write the set as a folder of .npy files and `graphset.json`; the folder appears whole or not at all."""

@@ -1,22 +1,24 @@
 """Several sets as one."""
 
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from cgipool.data.build import pointer
-from cgipool.data.names import Names, Texts, sort_key
+from cgipool.data.further import names_of
+from cgipool.data.names import Names, Texts, end_to_end, sort_key
 from cgipool.errors import UserError
 
 if TYPE_CHECKING:
     from cgipool.data.graphs import GraphSet
 
 LABELS = ("category", "edge_category")
-COLUMNS = ("category", "attributes", "edge_weight", "edge_category", "edge_attributes", "node_truth")
+COLUMNS = ("category", "attributes", "edge_weight", "edge_category", "edge_attributes", "node_truth", "targets")
 
 
 def join(sets: Sequence["GraphSet"], name: str | None = None) -> "GraphSet":
@@ -36,6 +38,9 @@ def join(sets: Sequence["GraphSet"], name: str | None = None) -> "GraphSet":
         return None if getattr(first, what) is None else np.concatenate([getattr(part, what) for part in sets])
 
     columns: dict[str, Any] = {what: together(what) for what in COLUMNS}
+    shared = tuple(name for name in names_of(first) if all(name in names_of(part) for part in sets))
+    column_names = {what: names for what, names in shared_columns(sets).items() if what != "table"}
+    column_names |= {"table": shared} if shared else {}
     return GraphSet(
         name or first.name,
         pointer(np.concatenate([part.sizes for part in sets])),
@@ -47,8 +52,10 @@ def join(sets: Sequence["GraphSet"], name: str | None = None) -> "GraphSet":
         edge_category_names=first.edge_category_names,
         graph_ids=_texts(sets, "graph_ids", [part.n_graphs for part in sets]),
         node_names=_texts(sets, "node_names", [part.n_nodes for part in sets]),
-        column_names=shared_columns(sets),
+        column_names=column_names,
+        table=_table(sets, shared) if shared else None,
         featurizer=first.featurizer if all(part.featurizer == first.featurizer for part in sets) else None,
+        task=first.task,
         **columns,
         checked=True,
     )
@@ -60,6 +67,17 @@ def shared_columns(sets: Iterable["GraphSet"]) -> dict[str, Names]:
     return {what: names for what, names in first.items() if all(part.get(what) == names for part in others)}
 
 
+def _table(sets: Sequence["GraphSet"], shared: Names) -> Texts:
+    """The fields of the further columns that all sets have."""
+    parts = []
+    for part in sets:
+        assert part.table is not None
+        known = names_of(part)
+        places = np.arange(part.n_graphs)[:, None] * len(known) + np.array([known.index(name) for name in shared])
+        parts.append(part.table.take(places.ravel()))
+    return Texts.join(parts)
+
+
 def _texts(sets: Sequence["GraphSet"], what: str, counts: Sequence[int]) -> Texts | None:
     """Ids or names of all sets; empty texts for a set that has none."""
     held = [getattr(part, what) for part in sets]
@@ -69,7 +87,7 @@ def _texts(sets: Sequence["GraphSet"], what: str, counts: Sequence[int]) -> Text
 
 
 def merge(sets: Sequence["GraphSet"]) -> "GraphSet":
-    """The parts of one set, of which each names the labels that it holds; what was dropped is added up."""
+    """The parts of one set; each names the labels that occur in it. Counts of dropped parts are added up."""
     if len(sets) == 1:
         return sets[0]
     changes: list[dict[str, Any]] = [{} for _ in sets]
@@ -91,7 +109,7 @@ def merge(sets: Sequence["GraphSet"]) -> "GraphSet":
 class Union:
     """The names of label columns in several sets, coded in the order in which they come.
 
-    In the end the names are sorted, unless those of the first set are all there are: these stay as they stand.
+    At the end the names are sorted, unless no set has names beyond those of the first: then their order stays.
     """
 
     def __init__(self) -> None:
@@ -142,6 +160,8 @@ def check_alike(one: "GraphSet", other: "GraphSet") -> None:
     """An error unless two sets have the same classes and columns."""
     if other.class_names != one.class_names:
         raise _different(one, other, "class_names")
+    if other.task != one.task:
+        raise _different(one, other, "tasks")
     for what in COLUMNS:
         if _width(getattr(other, what)) != _width(getattr(one, what)):
             raise _different(one, other, f"columns_of_{what}")
@@ -164,3 +184,145 @@ def _different(one: "GraphSet", other: "GraphSet", what: str) -> UserError:
 
 def _width(values: NDArray[Any] | None) -> tuple[int, ...] | None:
     return None if values is None else values.shape[1:]
+
+
+Coded = tuple[NDArray[np.int32] | None, tuple[Names, ...]]
+"""Label columns as codes, and the names of the codes."""
+
+
+class GraphParts:
+    """Graphs, each as columns by the names that a GraphSet has for them; also size, source and target."""
+
+    def __init__(self, parts: Sequence[dict[str, Any]]) -> None:
+        self.parts = parts
+        self.sizes = [part["size"] for part in parts]
+        self.rows = [len(part["source"]) for part in parts]
+
+    def of_nodes(self, key: str, dtype: DTypeLike | None = None) -> NDArray[Any] | None:
+        """[N, K] the columns of all nodes; None where no graph has them."""
+        return self._end_to_end(key, self.sizes, dtype)
+
+    def of_edges(self, key: str, dtype: DTypeLike | None = None) -> NDArray[Any] | None:
+        """[E, K] the columns of all edges; None where no graph has them."""
+        return self._end_to_end(key, self.rows, dtype)
+
+    def _end_to_end(self, key: str, counts: list[int], dtype: DTypeLike | None) -> NDArray[Any] | None:
+        values = end_to_end(key, [part[key] for part in self.parts], counts)
+        return values if values is None or dtype is None else values.astype(dtype)
+
+    def ends(self, key: str) -> NDArray[np.int64]:
+        """[E] one end of all edges, in numbers of the whole set."""
+        starts = np.cumsum(self.sizes, dtype=np.int64) - np.array(self.sizes, dtype=np.int64)
+        ends = (part[key] + start for part, start in zip(self.parts, starts, strict=True))
+        return np.concatenate([np.empty(0, np.int64), *ends])
+
+    def graphset(
+        self, name: str, y: NDArray[np.signedinteger], class_names: Names, category: Coded, edge_category: Coded
+    ) -> "GraphSet":
+        """The set, with its labels as codes."""
+        from cgipool.data.graphs import GraphSet
+
+        return GraphSet.from_edges(
+            name,
+            self.sizes,
+            self.ends("source"),
+            self.ends("target"),
+            y,
+            class_names=class_names,
+            category=category[0],
+            category_names=category[1],
+            attributes=self.of_nodes("attributes", np.float32),
+            edge_weight=_alone("edge_weight", self.of_edges("edge_weight", np.float32)),
+            edge_category=edge_category[0],
+            edge_category_names=edge_category[1],
+            edge_attributes=self.of_edges("edge_attributes", np.float32),
+            node_truth=_alone("node_truth", self.of_nodes("node_truth", np.bool_)),
+        )
+
+
+def _alone(key: str, values: NDArray[Any] | None) -> NDArray[Any] | None:
+    """[n] the only column."""
+    if values is None:
+        return None
+    if values.shape[1] != 1:
+        raise UserError(f"{key} has {values.shape[1]} columns; it must have one")
+    return values[:, 0]
+
+
+class LabelColumns:
+    """Columns of names, coded as the rows come; the codes are put in the order of the sorted names at the end."""
+
+    def __init__(self, width: int) -> None:
+        self._tables: list[dict[str, int]] = [{} for _ in range(width)]
+        self._codes = array("i")
+
+    def extend(self, rows: Iterable[Sequence[str]]) -> None:
+        """Add rows, each with one name per column."""
+        for row in rows:
+            for table, name in zip(self._tables, row, strict=True):
+                self._codes.append(table.setdefault(name, len(table)))
+
+    def columns(self) -> tuple[NDArray[np.int32] | None, tuple[Names, ...]]:
+        """Codes [rows, columns] and the sorted names of each column; None where there is no column."""
+        if not self._tables:
+            return None, ()
+        codes = np.array(self._codes, dtype=np.int32).reshape(-1, len(self._tables))
+        names = []
+        for j, table in enumerate(self._tables):
+            ranked = sorted(table, key=sort_key)
+            rank = np.empty(len(table), dtype=np.int32)
+            rank[[table[name] for name in ranked]] = np.arange(len(table))
+            codes[:, j] = rank[codes[:, j]]
+            names.append(tuple(ranked))
+        return codes, tuple(names)
+
+
+class GraphSetBuilder:
+    """Collects graphs one by one and builds a set of them."""
+
+    def __init__(self, node_columns: int, edge_columns: int, node_floats: int = 0, edge_floats: int = 0) -> None:
+        self.nodes = LabelColumns(node_columns)
+        """Labels of the nodes, one row each."""
+        self.edges = LabelColumns(edge_columns)
+        """Labels of the edges, one row each."""
+        self._floats = [np.empty((0, node_floats), np.float32)], [np.empty((0, edge_floats), np.float32)]
+        self._sizes, self._ends = array("q"), array("q")
+        self._first = 0
+
+    def add(self, size: int, ends: Iterable[tuple[int, int]]) -> None:
+        """Add a graph of `size` nodes and these edges, whose ends count from 0 within the graph."""
+        for source, target in ends:
+            self._ends.append(self._first + source)
+            self._ends.append(self._first + target)
+        self._sizes.append(size)
+        self._first += size
+
+    def add_attributes(self, nodes: NDArray[np.float32], edges: NDArray[np.float32]) -> None:
+        """Add float columns of the nodes of a graph, and of its edges, of which each is given once but added in both
+        directions, one after the other."""
+        self._floats[0].append(nodes)
+        self._floats[1].extend((edges, edges))
+
+    def graph_set(self, name: str, y: Sequence[int], class_names: Names, **columns: Any) -> "GraphSet":
+        """The set of all graphs added; `columns` are further fields of a GraphSet."""
+        from cgipool.data.graphs import GraphSet
+
+        category, category_names = self.nodes.columns()
+        edge_category, edge_category_names = self.edges.columns()
+        ends = np.array(self._ends, dtype=np.int64).reshape(-1, 2)
+        for what, parts in zip(("attributes", "edge_attributes"), self._floats, strict=True):
+            if parts[0].shape[1]:
+                columns[what] = np.concatenate(parts)
+        return GraphSet.from_edges(
+            name,
+            np.array(self._sizes, dtype=np.int64),
+            ends[:, 0],
+            ends[:, 1],
+            np.array(y, dtype=np.int64),
+            class_names=class_names,
+            category=category,
+            category_names=category_names,
+            edge_category=edge_category,
+            edge_category_names=edge_category_names,
+            **columns,
+        )

@@ -1,23 +1,35 @@
 """Molecules as graphs: atoms are nodes, bonds are edges. Needs RDKit, the extra `chem`.
 
 Hydrogens are not nodes but a count at their atom, except where RDKit keeps them as atoms: isotopes ([2H]), H2 and the
-like. Stereo is told by CIP labels, which do not depend on how a SMILES is written. Isotopes of other elements, atom
-maps and coordinates are not used.
+like. Stereo is given by CIP labels, which do not depend on how a SMILES is written. Atom maps and coordinates are not
+used.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from cgipool.data.features import LABELS
 from cgipool.data.graphs import GraphSet
-from cgipool.data.importers.chem import Chem, rdBase, rdCIPLabeler, rdMolDescriptors
-from cgipool.data.importers.gather import Gather
-from cgipool.data.importers.options import MAX_ATOMS
+from cgipool.data.importers.imported import MAX_ATOMS
+from cgipool.data.join import GraphSetBuilder
 from cgipool.data.names import Names
 from cgipool.errors import UserError, excerpt
+
+try:
+    from rdkit import Chem, rdBase
+    from rdkit.Chem import rdCIPLabeler, rdMolDescriptors
+    from rdkit.Chem.Scaffolds import MurckoScaffold as MurckoScaffold  # used by `scaffolds`
+except ImportError:
+    raise UserError("molecules need RDKit: pip install 'cgipool[chem]'") from None
 
 Column = tuple[int, Callable[[Any], str]]
 """The version of a column, raised when it gives another value for the same atom or bond, and how a value is read."""
@@ -43,14 +55,23 @@ ATOM: dict[str, Column] = {
     "ring": (1, lambda atom: _yes(atom.IsInRing())),
     "hybridisation": (1, lambda atom: str(atom.GetHybridization()).lower()),
     "chirality": (1, _stereo),
+    "mass": (1, lambda atom: str(round(atom.GetMass()))),
 }
-"""The node label columns, in order. The degree counts neighbours in the graph; chirality is R, S, r, s or none."""
+"""The node label columns, in order. The degree counts neighbours in the graph; chirality is R, S, r, s or none. The
+mass is a category because, isotopes apart, it follows from the element: as a number it would add nothing to a one-hot
+element in a linear layer, and as a category it tells isotopes apart."""
 
 BOND: dict[str, Column] = {
     "type": (1, lambda bond: str(bond.GetBondType()).lower()),
     "stereo": (1, _stereo),
+    "conjugated": (1, lambda bond: _yes(bond.GetIsConjugated())),
+    "ring": (1, lambda bond: _yes(bond.IsInRing())),
 }
 """The edge label columns, in order. Stereo is that of double bonds: E, Z or none."""
+
+Own = Callable[[Any], Mapping[str, Any]]
+"""Features of a user's own: takes an RDKit molecule and returns numbers, "atoms" [atoms, K] and "bonds" [bonds, K] in
+RDKit's order, or one of them."""
 
 
 class NotAMoleculeError(UserError):
@@ -63,6 +84,16 @@ class MoleculeFeaturizer:
 
     largest_fragment: bool = False
     """Keep only the fragment with the most heavy atoms: salts and solvents go. Otherwise all stay, as components."""
+    own: str | None = None
+    """A function of your own, MODULE:FUNCTION, whose numbers become attributes of atoms and bonds; see `Own`."""
+    atoms: Names = field(default=tuple(ATOM), kw_only=True)
+    """The node label columns; molecules that earlier versions read have fewer."""
+    bonds: Names = field(default=tuple(BOND), kw_only=True)
+    """The edge label columns."""
+
+    @cached_property
+    def _own(self) -> "OwnFeatures | None":
+        return None if self.own is None else OwnFeatures(self.own)
 
     def graph(self, smiles: str) -> GraphSet:
         """A set of this one molecule."""
@@ -70,28 +101,33 @@ class MoleculeFeaturizer:
 
     def graphs(self, smiles: Iterable[str], name: str = "molecules") -> GraphSet:
         """A set of these molecules, of unknown class; the first that is none is an error with its number from 0."""
-        gather = self.gather()
+        builder = self.builder()
         count = 0
         for text in smiles:
             try:
-                self.add(gather, self.trim(parse_smiles(text)))
+                self.add(builder, self.trim(parse_smiles(text)))
             except NotAMoleculeError as error:
                 raise UserError(f"molecule {count}, {excerpt(text)!r}: {error}") from None
             count += 1
-        return self.graph_set(gather, name, [-1] * count, ())
+        return self.graph_set(builder, name, [-1] * count, ())
 
     def graph_set(
-        self, gather: Gather, name: str, y: Sequence[int], class_names: Names, graph_ids: Sequence[str] | None = None
+        self,
+        builder: GraphSetBuilder,
+        name: str,
+        y: Sequence[int],
+        class_names: Names,
+        graph_ids: Sequence[str] | None = None,
     ) -> GraphSet:
         """The set of the molecules that were added."""
-        columns = {"category": tuple(ATOM), "edge_category": tuple(BOND)}
-        return gather.graph_set(
-            name, y, class_names, graph_ids=graph_ids, column_names=columns, featurizer=self.to_json()
-        )
+        names = {"category": self.atoms, "edge_category": self.bonds}
+        columns: dict[str, Any] = {"column_names": names, "featurizer": self.to_json()}
+        return builder.graph_set(name, y, class_names, graph_ids=graph_ids, **columns)
 
-    def gather(self) -> Gather:
+    def builder(self) -> GraphSetBuilder:
         """An empty set in the making, with these columns."""
-        return Gather(len(ATOM), len(BOND))
+        widths = (0, 0) if self._own is None else self._own.widths
+        return GraphSetBuilder(len(self.atoms), len(self.bonds), *widths)
 
     def trim(self, molecule: "Chem.Mol") -> "Chem.Mol":
         """The molecule itself, or its largest fragment where that was asked for and there are several.
@@ -107,37 +143,123 @@ class MoleculeFeaturizer:
             raise NotAMoleculeError(f"its fragments are no molecules: {excerpt(str(error))}") from None
         return molecule if len(fragments) == 1 else max(fragments, key=_weight)
 
-    def add(self, gather: Gather, molecule: "Chem.Mol") -> None:
+    def add(self, builder: GraphSetBuilder, molecule: "Chem.Mol") -> None:
         """Add a molecule to a set in the making."""
         _label_stereo(molecule)
         bonds = list(molecule.GetBonds())
         ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in bonds]
-        rows = [tuple(read(bond) for _, read in BOND.values()) for bond in bonds]
-        gather.add(molecule.GetNumAtoms(), ends + [(target, source) for source, target in ends])
-        gather.nodes.extend(tuple(read(atom) for _, read in ATOM.values()) for atom in molecule.GetAtoms())
-        gather.edges.extend(rows + rows)
+        of_atoms, of_bonds = ([known[name][1] for name in names] for known, names in self._columns())
+        rows = [tuple(read(bond) for read in of_bonds) for bond in bonds]
+        if self._own is not None:
+            builder.add_attributes(*self._own(molecule))
+        builder.add(molecule.GetNumAtoms(), ends + [(target, source) for source, target in ends])
+        builder.nodes.extend(tuple(read(atom) for read in of_atoms) for atom in molecule.GetAtoms())
+        builder.edges.extend(rows + rows)
+
+    def _columns(self) -> tuple[tuple[dict[str, Column], Names], ...]:
+        return (ATOM, self.atoms), (BOND, self.bonds)
 
     def to_json(self) -> dict[str, Any]:
         """The featuriser as plain values; the version of RDKit is a note, its perception may differ between them."""
-        return {
-            "featurizer": "molecules",
-            "atoms": [{"name": name, "version": version} for name, (version, _) in ATOM.items()],
-            "bonds": [{"name": name, "version": version} for name, (version, _) in BOND.items()],
-            "largest_fragment": self.largest_fragment,
-            "rdkit": rdBase.rdkitVersion,
-        }
+        atoms, bonds = (
+            [{"name": name, "version": known[name][0]} for name in names] for known, names in self._columns()
+        )
+        plain = {"featurizer": "molecules", "atoms": atoms, "bonds": bonds, "largest_fragment": self.largest_fragment}
+        own = {} if self._own is None else {"own": {"function": self.own, "widths": list(self._own.widths)}}
+        return plain | own | {"rdkit": rdBase.rdkitVersion}
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> "MoleculeFeaturizer":
-        """The featuriser that `to_json` wrote; one with other columns than this version makes is an error."""
+        """The featuriser that `to_json` wrote; one with columns that this version does not know is an error. One with a
+        function of the user's own imports it, which runs the code of its module."""
         if not isinstance(plain, dict) or not isinstance(plain.get("largest_fragment"), bool):
             raise UserError("not a saved molecule featuriser")
-        made = cls(largest_fragment=plain["largest_fragment"])
-        now = made.to_json()
-        for key in ("featurizer", "atoms", "bonds"):
-            if plain.get(key) != now[key]:
-                raise UserError(f"a featuriser with other {key} than this version of cgipool makes: {plain.get(key)}")
+        if plain.get("featurizer") != "molecules":
+            raise UserError(f"a featuriser of another kind: {excerpt(str(plain.get('featurizer')))}")
+        names: dict[str, Names] = {}
+        for key, known in (("atoms", ATOM), ("bonds", BOND)):
+            versions = {name: {"name": name, "version": version} for name, (version, _) in known.items()}
+            given = plain.get(key)
+            if not isinstance(given, list) or not given or any(column not in versions.values() for column in given):
+                raise UserError(f"a featuriser with other {key} than this version of cgipool makes: {given}")
+            names[key] = tuple(column["name"] for column in given)
+        own = plain.get("own") or {}
+        made = cls(plain["largest_fragment"], own.get("function"), **names)
+        if made._own is not None and list(made._own.widths) != own.get("widths"):
+            now, then = list(made._own.widths), own.get("widths")
+            raise UserError(
+                f"featurizer {made.own} gives {now} columns for atoms and bonds; at training it gave {then}"
+            )
         return made
+
+
+class OwnFeatures:
+    """A user's function, whose results are checked: as many rows as atoms or bonds, and always the same columns."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self._function = name, _function_at(name)
+        self.widths: tuple[int, int] = (-1, -1)
+        atoms, bonds = self(parse_smiles("CC"))
+        self.widths = atoms.shape[1], bonds.shape[1]
+
+    def __call__(self, molecule: "Chem.Mol") -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """[atoms, K] and [bonds, K] numbers."""
+        try:
+            made = self._function(molecule)
+        except Exception as error:
+            raise self._wrong(molecule, f"raised {type(error).__name__}: {excerpt(str(error), 200)}") from error
+        if not isinstance(made, Mapping) or not set(made) <= {"atoms", "bonds"} or not made:
+            raise self._wrong(molecule, 'must return a dictionary with "atoms", "bonds" or both')
+        counts = {"atoms": molecule.GetNumAtoms(), "bonds": molecule.GetNumBonds()}
+        atoms, bonds = (
+            self._checked(molecule, what, made.get(what), count, width)
+            for (what, count), width in zip(counts.items(), self.widths, strict=True)
+        )
+        return atoms, bonds
+
+    def _checked(self, molecule: "Chem.Mol", what: str, given: Any, count: int, width: int) -> NDArray[np.float32]:
+        try:
+            values = np.zeros((count, 0), np.float32) if given is None else np.asarray(given, np.float32)
+        except (TypeError, ValueError):
+            raise self._wrong(molecule, f"gave {what} that are not numbers in rows of equal length") from None
+        if not values.size and len(values) == count:
+            values = np.zeros((count, max(width, 0)), np.float32)
+        if values.ndim != 2 or len(values) != count:
+            raise self._wrong(
+                molecule, f"gave {what} of shape {list(values.shape)}, where [{count}, columns] is needed"
+            )
+        if width not in (-1, values.shape[1]):
+            raise self._wrong(molecule, f"gave {values.shape[1]} columns for {what}, and {width} for other molecules")
+        if not np.isfinite(values).all():
+            raise self._wrong(molecule, f"gave {what} with NaN or infinite values")
+        return values
+
+    def _wrong(self, molecule: "Chem.Mol", what: str) -> UserError:
+        return UserError(f"featurizer {self.name} {what}, for the molecule {excerpt(Chem.MolToSmiles(molecule))}")
+
+
+def _function_at(name: str) -> Own:
+    module, _, attribute = name.partition(":")
+    if not (attribute.isidentifier() and all(map(str.isidentifier, module.split(".")))):
+        raise UserError(f"featurizer {excerpt(name)!r}: a function of your own is named as package.module:function")
+    if os.getcwd() not in sys.path:  # a command also looks into the working folder, as `python -m` does
+        sys.path.append(os.getcwd())
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except Exception as error:
+        raise UserError(f"featurizer {name!r}: cannot import it: {excerpt(str(error), 200)}") from error
+    if not callable(found):
+        raise UserError(f"featurizer {name!r} is not a function")
+    return found
+
+
+def is_molecules(graphs: GraphSet) -> bool:
+    """Whether these graphs have at least the columns that every version of the featuriser makes."""
+    known = (("category", LABELS[0]), ("edge_category", LABELS[1]))
+    named = graphs.column_names
+    if all(what in named for what, _ in known):
+        return all(named[what][: len(least)] == least for what, least in known)
+    return (len(graphs.category_names), len(graphs.edge_category_names)) == (len(LABELS[0]), len(LABELS[1]))
 
 
 def rebuilt(graphs: GraphSet, g: int) -> "Chem.RWMol":
@@ -149,7 +271,7 @@ def rebuilt(graphs: GraphSet, g: int) -> "Chem.RWMol":
     first, last = map(int, graphs.edge_ptr[[start, stop]])
     molecule = Chem.RWMol()
     for codes in graphs.category[start:stop]:
-        molecule.AddAtom(_atom({key: graphs.category_names[j][codes[j]] for j, key in enumerate(ATOM)}))
+        molecule.AddAtom(_atom({key: graphs.category_names[j][codes[j]] for j, key in enumerate(LABELS[0])}))
     kinds, kind = graphs.edge_category_names, list(BOND).index("type")
     source = np.repeat(np.arange(stop - start), graphs.degree[start:stop])
     for p, step, codes in zip(source, graphs.edge_disp[first:last], graphs.edge_category[first:last], strict=True):

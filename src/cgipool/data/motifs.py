@@ -1,6 +1,6 @@
 """A generated data set whose answer is known: each graph carries one of four motifs, and the motif is its class.
 
-The number of nodes is drawn apart from the class, and the nodes are shuffled, so neither tells it. The nodes
+The number of nodes is drawn independently of the class, and the nodes are shuffled, so neither reveals it. The nodes
 of the motif are kept as `node_truth`, so one can ask whether a pooling keeps what matters. The graphs are those that
 PyG's generators give, number by number, without the two seconds that it takes to import PyG.
 """

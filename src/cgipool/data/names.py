@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cgipool.data.build import pointer, ranges
-from cgipool.errors import UserError, are, counted
+from cgipool.errors import UserError, counted
 
 Names = tuple[str, ...]
 
@@ -78,7 +78,7 @@ def end_to_end(what: str, parts: Sequence[NDArray[Any] | None], rows: Sequence[i
     widths: dict[int, int] = {}
     for i, part in filled:
         if part is not None and len(part) != rows[i]:
-            raise UserError(f"graph {i}: {what} has {counted(len(part), 'row')} where {rows[i]} {are(rows[i])} due")
+            raise UserError(f"graph {i}: {what} has {counted(len(part), 'row')} but needs {rows[i]}")
         widths.setdefault(0 if part is None else part.shape[1], i)
     if len(widths) > 1:
         (one, i), (other, j) = list(widths.items())[:2]
@@ -143,7 +143,7 @@ class Texts(Sequence[str]):
         return Texts(pointer(last - first), np.asarray(self.data[ranges(first, last - first)]))
 
     def find(self, text: str) -> list[int]:
-        """The places where this text stands."""
+        """The places of this text."""
         wanted = np.frombuffer(text.encode("utf-8", "replace"), "u1")
         first = np.asarray(self.ptr[:-1])[np.diff(self.ptr) == len(wanted)]
         places = np.flatnonzero(np.diff(self.ptr) == len(wanted))

@@ -14,13 +14,12 @@ from cgipool.caches import cache_folder
 from cgipool.data.catalogue import CATALOGUE
 from cgipool.data.digests import content_of
 from cgipool.data.fetch import Progress, check_note, fetch
+from cgipool.data.generated import GENERATED
 from cgipool.data.graphs import GraphSet
-from cgipool.data.importers.read import detect
-from cgipool.data.importers.solubility import solubility
-from cgipool.data.motifs import motifs
+from cgipool.data.importers.read import detect, solubility
 from cgipool.data.spill import Work
 from cgipool.data.store import LARGE, content_digest, is_large, is_saved, replacing
-from cgipool.data.tu import has_classes, read_tu, text_size, tu_parts
+from cgipool.data.tu import has_classes, has_targets, read_tu, text_size, tu_parts
 from cgipool.data.writer import GraphSetWriter
 from cgipool.errors import UserError, unknown
 from cgipool.files import check_regular, lock, open_lock, sha256_of_file
@@ -42,7 +41,7 @@ def load_dataset(
     A name is looked for as NAME.zip or NAME/ in the folder CGIPOOL_DATA, then in the cache, then downloaded. `mmap`
     leaves the arrays on disk, which needs the cache or a saved set; large arrays (`store.LARGE`) are left there anyhow.
     `unlabelled` says that graphs without classes will do, as for predictions: a TU set without graph labels is an error
-    otherwise. `progress` is told about a download.
+    otherwise. `progress` is called during a download.
     """
     if not isinstance(name_or_path, str | os.PathLike):
         kind = type(name_or_path).__name__
@@ -52,8 +51,8 @@ def load_dataset(
     path, name = Path(name_or_path), None
     if not _holds_data(path):
         name = _known_name(str(name_or_path))
-        if name == "motifs":
-            return motifs()
+        if name in GENERATED:
+            return GENERATED[name]()
         if name == "solubility" and find(name) is None:
             return solubility()
         path = path if name is None else find(name) or _fetched(name, progress)
@@ -62,7 +61,7 @@ def load_dataset(
         graphs, digest = GraphSet.load(path, mmap=mmap or is_large(path)), content_digest(path)
     else:
         _check_form(path, unlabelled)
-        unlabelled = unlabelled and not has_classes(path)
+        unlabelled = unlabelled and not (has_classes(path) or has_targets(path))
         graphs, digest = _parsed(path, mmap, unlabelled) if cache else (read_tu(path, unlabelled=unlabelled), None)
     if name is not None:
         _confirm(name, path, graphs, digest)
@@ -83,18 +82,18 @@ def _confirm(name: str, path: Path, graphs: GraphSet, digest: str | None) -> Non
 
 
 def _fetched(name: str, progress: Progress | None) -> Path:
-    """The archive of that name, downloaded; where that fails, a wrong CGIPOOL_DATA may be why it was tried."""
+    """Download the archive of that name. If this fails, the message also names a CGIPOOL_DATA that does not exist."""
     try:
         return fetch(name, progress)
     except UserError as error:
         folder = data_folder()
         if folder is None or folder.is_dir():
             raise
-        raise UserError(f"{error} (and CGIPOOL_DATA names {folder}, which is no folder)") from None
+        raise UserError(f"{error} (and CGIPOOL_DATA names {folder}, which is not a folder)") from None
 
 
 def _check_form(path: Path, unlabelled: bool) -> None:
-    """An error that names the way in, where the path holds data that is to be imported first."""
+    """Raise UserError with the command to use if the data must be imported first."""
     try:
         form = detect(path)
     except UserError:
@@ -158,8 +157,7 @@ def _parsed(path: Path, mmap: bool, unlabelled: bool) -> tuple[GraphSet, str | N
 
 @contextmanager
 def _alone(entry: Path) -> Iterator[None]:
-    """One process at a time parses a set into a cache that several may share. Where nothing can be written or locked,
-    each does."""
+    """Only one process at a time parses a set into a cache that several may share, if files can be locked."""
     locks = cache_folder() / "locks"
     with ExitStack() as stack:
         with suppress(OSError):
@@ -185,8 +183,11 @@ def _parsed_now(path: Path, entry: Path, mmap: bool, unlabelled: bool) -> tuple[
 
 
 def _keep(path: Path, small: GraphSet | None, entry: Path, unlabelled: bool = False) -> None:
-    """Put a set into the cache, part by part unless it is there as a whole. What another process put there meanwhile is
-    not replaced: who has it open might lose it, if the cache is on a network file system."""
+    """Write a set into the cache, part by part if it is not in memory.
+
+    An entry that another process has written meanwhile is not replaced: on a network file system, a process that has it
+    open could lose it.
+    """
     if os.path.lexists(entry) and not is_saved(entry):  # damage that `replacing` takes for a folder of the user's
         _remove(entry)
     with replacing(entry, path.stem, partial(_is_whole, entry)) as fresh, GraphSetWriter(fresh) as writer:

@@ -1,4 +1,4 @@
-"""What an import holds meanwhile: arrays in memory or, where data may be larger than that, in nameless files."""
+"""Intermediate data of an import: arrays in memory or, where data may be larger than memory, in temporary files."""
 
 import os
 import tempfile
@@ -15,38 +15,38 @@ ImportProgress = Callable[[str, int], None]
 
 
 def nobody(what: str, count: int) -> None:
-    """Is told and says nothing."""
+    """Ignores progress."""
 
 
 def nameless(folder: Path) -> IO[bytes]:
-    """A file without a name, gone when it is closed and no longer mapped."""
+    """A temporary file without a name, which is deleted when it is closed and no longer mapped."""
     return tempfile.TemporaryFile(dir=folder)
 
 
 class Work(NamedTuple):
-    """Where a reader puts what it must hold, and whom it tells how far it is."""
+    """Where a reader stores intermediate data, and where it reports progress."""
 
     folder: Path | None = None
-    """For files that vanish when they are done with; None to hold everything in memory."""
+    """For temporary files; None to hold everything in memory."""
     tell: ImportProgress = nobody
 
     def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """An array to be filled."""
+        """An array with undefined values."""
         if self.folder is None or 0 in shape:
             return np.empty(shape, dtype)
         with nameless(self.folder) as file:
             if hasattr(os, "posix_fallocate"):
-                # On a full disk this fails; writing to a page that has no place would end the process.
+                # On a full disk this fails here; without it, writing to the map would end the process.
                 os.posix_fallocate(file.fileno(), 0, int(np.prod(shape)) * np.dtype(dtype).itemsize)
             return np.memmap(file, dtype, "r+", shape=shape)
 
 
 IN_MEMORY = Work()
-"""Holds everything in memory, and tells nobody."""
+"""Holds everything in memory and reports no progress."""
 
 
 class Pile:
-    """Rows of one type [n, …], put one after another until the whole is asked for; a context that ends with that."""
+    """Rows of one type [n, …] that are appended block by block; a context manager that closes the file on exit."""
 
     def __init__(self, work: Work) -> None:
         self._blocks: list[NDArray[Any]] = []

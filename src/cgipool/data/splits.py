@@ -1,6 +1,5 @@
 """Training, validation and test graphs. Split i of a seed depends on (seed, i) alone, never on how many are drawn."""
 
-import heapq
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,14 +10,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cgipool.data.duplicates import wl_classes
+from cgipool.data.further import times
 from cgipool.data.graphs import GraphSet
+from cgipool.data.groups import (
+    GROUPS,
+    folds_of_groups,
+    generator_of,
+    group_numbers,
+    side_of_class,
+    sides_by_labels,
+    sides_by_shares,
+    sides_of_groups,
+    sizes_of,
+    strata_of,
+)
 from cgipool.errors import UserError, counted, unknown, whole_number
 from cgipool.files import check_regular, read_json, write_atomically
 
 Ids = NDArray[np.int64]
 
-KINDS = ("random", "stratified", "distinct", "scaffold")
+KINDS = ("random", "stratified", "distinct", "scaffold", "cluster", "time")
 SIDES = ("train", "val", "test")
 STRETCH = 1 << 16
 """Graph numbers that are written at a time."""
@@ -44,25 +55,36 @@ class Split:
             object.__setattr__(self, side, ids.astype(np.int64, copy=False))
 
 
-def random_splits(graphs: GraphSet, *, seed: int, indices: Iterable[int], kind: str = "random") -> list[Split]:
+def random_splits(
+    graphs: GraphSet, *, seed: int, indices: Iterable[int], kind: str = "random", time: str | None = None
+) -> list[Split]:
     """Splits of ⌊0.8 N⌋ training, ⌊0.1 N⌋ validation graphs and the rest for test, as in the paper.
 
-    "random" ignores the classes; "stratified" keeps their shares on every side as nearly as whole graphs allow;
-    "distinct" keeps graphs that 1-WL cannot tell apart on one side, with sizes as near as that allows; "scaffold" keeps
-    molecules of one scaffold together, in sets that were made of SMILES or SDF.
+    "random" ignores the labels; "stratified" keeps their shares on every side as nearly as whole graphs allow (for
+    other tasks than classification see `strata_of`). The others come as near these sizes as they can: "distinct" keeps
+    graphs that 1-WL cannot tell apart on one side; "scaffold" and "cluster" keep molecules of one scaffold or cluster
+    together, in sets that were made of SMILES or SDF; "time" trains on the earliest graphs and tests the latest, by the
+    kept column `time`, so that all splits are the same.
     """
-    if kind not in KINDS:
-        raise unknown("kind of split", kind, KINDS)
+    check_kind(kind, time)
     check_graphs(graphs)
     wanted = list(indices)
     if not wanted:
         raise UserError("the number of splits must be at least 1")
-    if kind == "scaffold":
-        from cgipool.data.scaffolds import scaffold_splits  # RDKit, which only molecules need
+    if time is not None:
+        side = _sides_by_time(graphs, time)
+        return [_split(index, side) for index in wanted]
+    group = group_numbers(graphs, kind) if kind in GROUPS else None
+    return [_split(index, _draw(graphs, seed, index, kind, group)) for index in wanted]
 
-        return scaffold_splits(graphs, seed=seed, indices=wanted)
-    twins = wl_classes(graphs) if kind == "distinct" else None
-    return [_draw(graphs, seed, index, kind, twins) for index in wanted]
+
+def check_kind(kind: str, time: str | None) -> None:
+    """An error for an unknown kind of split, or a kind that does not fit whether a column of times is given."""
+    if kind not in KINDS:
+        raise unknown("kind of split", kind, KINDS)
+    if (kind == "time") != (time is not None):
+        need = "needs --time COLUMN, the column with the times" if kind == "time" else "does not use --time"
+        raise UserError(f"--split-kind {kind} {need}")
 
 
 def holdout(graphs: GraphSet, share: float, seed: int) -> tuple[Ids, Ids]:
@@ -73,11 +95,12 @@ def holdout(graphs: GraphSet, share: float, seed: int) -> tuple[Ids, Ids]:
     n = graphs.n_graphs
     held = min(max(1, round(share * n)), n - 1)
     generator = generator_of(seed, 0)
-    side = _side_by_shares(graphs.y, np.array([n - held, held, 0]), generator)
-    for lone in np.setdiff1d(graphs.y, graphs.y[side == 0]):
-        most = np.bincount(graphs.y[side == 0]).argmax()
-        side[np.flatnonzero(graphs.y == lone)[0]] = 0
-        side[generator.choice(np.flatnonzero((graphs.y == most) & (side == 0)))] = 1
+    stratum = strata_of(graphs)
+    side = sides_by_shares(stratum, np.array([n - held, held, 0]), generator)
+    for lone in np.setdiff1d(stratum, stratum[side == 0]):
+        most = np.bincount(stratum[side == 0]).argmax()
+        side[np.flatnonzero(stratum == lone)[0]] = 0
+        side[generator.choice(np.flatnonzero((stratum == most) & (side == 0)))] = 1
     return np.flatnonzero(side == 0), np.flatnonzero(side == 1)
 
 
@@ -87,7 +110,7 @@ def write_splits(path: str | Path, splits: Sequence[Split]) -> None:
 
 
 def _write_splits(path: Path, splits: Sequence[Split]) -> None:
-    """Some graph numbers at a time, as there may be many millions."""
+    """Write graph numbers piece by piece, as there may be many millions."""
     with path.open("w", encoding="utf-8") as file:
         file.write('{"splits": [\n')
         for number, split in enumerate(splits):
@@ -111,9 +134,9 @@ def read_splits(path: str | Path, n_graphs: int) -> list[Split]:
     try:
         splits = [_parse(row) for row in plain["splits"]]
     except (ValueError, KeyError, TypeError, OverflowError):
-        raise UserError(f'{path} is no splits file: {{"splits": [{{"index": 0, "train": [...], …}}]}}') from None
+        raise UserError(f'{path} is not a splits file: {{"splits": [{{"index": 0, "train": [...], …}}]}}') from None
     if not splits:
-        raise UserError(f"{path} holds no split")
+        raise UserError(f"{path} has no splits")
     for split in splits:
         if problem := _problem(split, n_graphs):
             raise UserError(f"{path}: split {split.index}: {problem}")
@@ -127,7 +150,7 @@ def check_splits(splits: Sequence[Split], n_graphs: int) -> None:
     if not all(isinstance(split, Split) for split in splits):
         raise UserError(f"splits must be a whole number or a list of Split, not {splits!r}")
     if len({split.index for split in splits}) < len(splits):
-        raise UserError("two of the splits bear the same number, and each needs a folder of its own")
+        raise UserError("two splits have the same number")
     for split in splits:
         if problem := _astray(split, n_graphs):
             raise UserError(f"split {split.index}: {problem}")
@@ -146,77 +169,58 @@ def check_graphs(graphs: GraphSet) -> None:
     check_labelled(graphs)
     if graphs.n_graphs < MIN_GRAPHS:
         raise UserError(f"{graphs.name} has {counted(graphs.n_graphs, 'graph')}; at least {MIN_GRAPHS} are needed")
-    if len(np.unique(graphs.y)) < 2:
+    if graphs.targets is not None and (empty := np.flatnonzero(np.isnan(graphs.targets).all(0))).size:
+        raise UserError(f"{graphs.name}: the target column {graphs.target_names[empty[0]]!r} has no values")
+    if graphs.task == "classification" and len(np.unique(graphs.y)) < 2:
         raise UserError(f"{graphs.name} has graphs of one class only; there is nothing to classify")
     if graphs.n_nodes == 0:
-        raise UserError(f"{graphs.name} has not a single node; there is nothing to learn from")
+        raise UserError(f"{graphs.name} has no nodes, so there is nothing to learn from")
 
 
-def sizes_of(n: int) -> Ids:
-    """[3] how many of n graphs train, validate and test: ⌊0.8 n⌋, ⌊0.1 n⌋ and the rest."""
-    train, val = n * 8 // 10, n // 10
-    return np.array([train, val, n - train - val])
+def _split(index: int, side: Ids) -> Split:
+    return Split(index, *(np.flatnonzero(side == s) for s in range(3)))
 
 
-def generator_of(seed: int, index: int) -> np.random.Generator:
-    """The source of the draws of one split."""
-    if seed < 0 or index < 0:
-        raise UserError(f"seed and split number must not be negative: {seed}, {index}")
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, index])))
-
-
-def _draw(graphs: GraphSet, seed: int, index: int, kind: str, twins: Ids | None) -> Split:
+def _draw(graphs: GraphSet, seed: int, index: int, kind: str, group: Ids | None) -> Ids:
+    """[G] the side of each graph."""
     n = graphs.n_graphs
     sizes, generator = sizes_of(n), generator_of(seed, index)
-    if twins is not None:
-        side = side_of_class(np.bincount(twins), sizes, generator)[twins]
-    elif kind == "stratified":
-        side = _side_by_shares(graphs.y, sizes, generator)
-    else:
+    if group is None:
+        if kind == "stratified":
+            return _stratified(graphs, sizes, generator)
         side = np.empty(n, dtype=np.int64)
         side[generator.permutation(n)] = np.repeat(np.arange(3), sizes)
-    train, val, test = (np.flatnonzero(side == s) for s in range(3))
-    if min(len(train), len(val), len(test)) == 0:
-        raise UserError(f"{graphs.name}: too few distinct graphs for a split that keeps twins together")
-    return Split(index, train, val, test)
-
-
-def _side_by_shares(y: Ids, sizes: Ids, generator: np.random.Generator) -> Ids:
-    """[G] side of each graph: each class within one graph of its share, the sides of exactly these sizes."""
-    members = np.bincount(y)
-    quota = np.outer(members, sizes) // len(y)
-    room = sizes - quota.sum(axis=0)
-    for c, left in enumerate(members - quota.sum(axis=1)):
-        # Handing a class's left-over graphs to the sides that lack most always comes out even (Gale and Ryser).
-        lacking = np.argsort(-room, kind="stable")[:left]
-        quota[c, lacking] += 1
-        room[lacking] -= 1
-    side = np.empty(len(y), dtype=np.int64)
-    for c in range(len(members)):
-        side[generator.permutation(np.flatnonzero(y == c))] = np.repeat(np.arange(3), quota[c])
+        return side
+    members = np.bincount(group)
+    if kind == "distinct":
+        side = side_of_class(members, sizes, generator)[group]
+    elif len(members) >= 3:
+        side = sides_of_groups(group, generator)
+    if len(members) < 3 or np.bincount(side, minlength=3).min() == 0:
+        whole = "keeps twins together" if kind == "distinct" else f"keeps {GROUPS[kind]} together"
+        raise UserError(f"{graphs.name}: too few {GROUPS[kind]} for a split that {whole}")
     return side
 
 
-def side_of_class(members: Ids, sizes: Ids, generator: np.random.Generator) -> Ids:
-    """[classes] side of each class of twins, drawn by the room left on the sides, large classes first.
+def _stratified(graphs: GraphSet, sizes: Ids, generator: np.random.Generator) -> Ids:
+    """[G] the side of each graph, where the sides have these sizes and equal shares of labels."""
+    if graphs.task == "multilabel" and graphs.targets is not None:
+        return sides_by_labels(graphs.targets == 1, sizes, generator)
+    return sides_by_shares(strata_of(graphs), sizes, generator)
 
-    The classes of one graph come last and fill what is left, so the sizes are met wherever enough of them exist.
-    """
-    side = np.empty(len(members), dtype=np.int64)
-    room = sizes.copy()
-    order = generator.permutation(len(members))
-    order = order[np.argsort(-members[order], kind="stable")]
-    shared = order[members[order] > 1]
-    for c, draw in zip(shared, generator.random(len(shared)), strict=True):
-        fits = np.where(room >= members[c], room, 0)
-        if not fits.any():
-            fits = room == room.max()
-        side[c] = np.searchsorted(np.cumsum(fits), draw * fits.sum(), side="right")
-        room[side[c]] -= members[c]
-    single = order[len(shared) :]
-    free = np.repeat(np.arange(3), np.maximum(room, 0))
-    side[single] = generator.permutation(free)[: len(single)]
-    return side
+
+def _sides_by_time(graphs: GraphSet, column: str) -> Ids:
+    """[G] the side of each graph: the earliest train, the latest test. Graphs of one time are on one side."""
+    values = times(graphs, column)
+    ordered = np.sort(values)
+    starts = np.flatnonzero(np.diff(ordered)) + 1
+    if len(starts) < 2:
+        raise UserError(f"{graphs.name}: column {column!r} has {len(starts) + 1} different times; a split needs 3")
+    train, val, _ = sizes_of(len(values))
+    first = starts[:-1][np.argmin(np.abs(starts[:-1] - train))]
+    later = starts[starts > first]
+    second = later[np.argmin(np.abs(later - (train + val)))]
+    return (values >= ordered[first]).astype(np.int64) + (values >= ordered[second])
 
 
 def _parse(row: dict[str, Any]) -> Split:
@@ -227,7 +231,7 @@ def _parse(row: dict[str, Any]) -> Split:
 
 
 def _astray(split: Split, n_graphs: int) -> str | None:
-    """Which side of a split has no graphs, or one that is not there, if any."""
+    """A side of a split that is empty or names a graph that does not exist, in words; None if there is none."""
     for side in SIDES:
         ids = getattr(split, side)
         if len(ids) == 0:
@@ -242,31 +246,26 @@ def _problem(split: Split, n_graphs: int) -> str | None:
     if astray := _astray(split, n_graphs):
         return astray
     ids, times = np.unique(np.concatenate([getattr(split, side) for side in SIDES]), return_counts=True)
-    return f"graph {ids[np.argmax(times)]} stands in it more than once" if times.max() > 1 else None
+    return f"graph {ids[np.argmax(times)]} is in it more than once" if times.max() > 1 else None
 
 
-def fold_splits(graphs: GraphSet, k: int, seed: int, kind: str = "stratified") -> list[Split]:
+def fold_splits(graphs: GraphSet, k: int, seed: int, kind: str = "stratified", time: str | None = None) -> list[Split]:
     """k splits by cross-validation: fold i is tested, fold i + 1 (mod k) validates, the rest train.
 
-    "stratified" spreads each class evenly over the folds; "random" ignores the classes. "distinct" keeps graphs that
-    1-WL cannot tell apart in one fold, and "scaffold" molecules of one scaffold; their folds are as equal in size as
-    that allows.
+    "stratified" spreads the labels evenly over the folds; "random" ignores them. "distinct" keeps graphs that 1-WL
+    cannot tell apart in one fold, "scaffold" and "cluster" molecules of one scaffold or cluster; their folds are as
+    equal in size as that allows. "time" divides the order of times into k + 2 blocks: split i trains on the blocks up
+    to i, validates on the next and tests the one after.
     """
-    if kind not in KINDS:
-        raise unknown("kind of split", kind, KINDS)
+    check_kind(kind, time)
     if k < 3:
         raise UserError(f"the number of folds must be at least 3 (train, validation, test), not {k}")
     check_graphs(graphs)
     if graphs.n_graphs < k:
         raise UserError(f"{graphs.name}: {graphs.n_graphs} graphs cannot make {k} folds")
-    generator = generator_of(seed, k)
-    if kind in ("random", "stratified"):
-        order = generator.permutation(graphs.n_graphs)
-        order = order[np.argsort(graphs.y[order], kind="stable")] if kind == "stratified" else order
-        fold = np.empty(graphs.n_graphs, dtype=np.int64)
-        fold[order] = np.arange(graphs.n_graphs) % k
-    else:
-        fold = _grouped(graphs, k, kind, generator)
+    if time is not None:
+        return _folds_by_time(graphs, k, time)
+    fold = _folds(graphs, k, kind, generator_of(seed, k))
     ids = np.arange(graphs.n_graphs)
     splits = []
     for i in range(k):
@@ -275,25 +274,25 @@ def fold_splits(graphs: GraphSet, k: int, seed: int, kind: str = "stratified") -
     return splits
 
 
-def _grouped(graphs: GraphSet, k: int, kind: str, generator: np.random.Generator) -> Ids:
-    """[G] the fold of each graph: whole groups, the largest first, each into the fold that has fewest graphs. Groups of
-    equal size come in random order."""
-    if kind == "scaffold":
-        from cgipool.data.scaffolds import scaffold_numbers  # RDKit, which only molecules need
+def _folds(graphs: GraphSet, k: int, kind: str, generator: np.random.Generator) -> Ids:
+    """[G] the fold of each graph."""
+    if kind in GROUPS:
+        return folds_of_groups(graphs, k, kind, generator)
+    if kind == "stratified" and graphs.task == "multilabel" and graphs.targets is not None:
+        sizes = np.bincount(np.arange(graphs.n_graphs) % k, minlength=k)
+        return sides_by_labels(graphs.targets == 1, sizes, generator)
+    order = generator.permutation(graphs.n_graphs)
+    order = order[np.argsort(strata_of(graphs)[order], kind="stable")] if kind == "stratified" else order
+    fold = np.empty(graphs.n_graphs, dtype=np.int64)
+    fold[order] = np.arange(graphs.n_graphs) % k
+    return fold
 
-        group = scaffold_numbers(graphs)
-    else:
-        group = wl_classes(graphs)
-    members = np.bincount(group)
-    if len(members) < k:
-        what = "scaffolds" if kind == "scaffold" else "distinct graphs"
-        raise UserError(f"{graphs.name}: {len(members)} {what} cannot make {k} folds")
-    order = generator.permutation(len(members))
-    order = order[np.argsort(-members[order], kind="stable")]
-    fold = np.empty(len(members), dtype=np.int64)
-    loads = [(0, i) for i in range(k)]
-    for number in order:
-        load, place = loads[0]
-        fold[number] = place
-        heapq.heapreplace(loads, (load + int(members[number]), place))
-    return fold[group]
+
+def _folds_by_time(graphs: GraphSet, k: int, column: str) -> list[Split]:
+    """Splits whose training graphs are earlier than those of validation, and these earlier than those of the test."""
+    values = times(graphs, column)
+    earlier = np.searchsorted(np.sort(values), values)  # equal times have equal places, so they are in one block
+    block = earlier * (k + 2) // len(values)
+    if (count := len(np.unique(block))) < k + 2:
+        raise UserError(f"{graphs.name}: column {column!r} has too few different times for {k} folds ({count} blocks)")
+    return [Split(i, *map(np.flatnonzero, (block <= i, block == i + 1, block == i + 2))) for i in range(k)]

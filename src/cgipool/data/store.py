@@ -1,4 +1,4 @@
-"""A GraphSet on disk: one .npy per array and `graphset.json`, which says what there is. No pickle."""
+"""A GraphSet on disk: one .npy file per array and the index `graphset.json`. No pickle."""
 
 import errno
 import json
@@ -36,10 +36,10 @@ UNDIGESTED = 1
 """The format of sets that were saved before there were digests; they are read without."""
 
 KEYS = {"format", "name", "class_names", "category_names", "edge_category_names", "dropped", "arrays"}
-"""What an index of that format holds."""
+"""The entries of an index of that format."""
 
 LARGE = 1 << 28
-"""Bytes of a saved set from which on it is left on disk and mapped, not read into memory."""
+"""Saved sets of this many bytes or more are memory-mapped."""
 
 
 def is_saved(folder: Path) -> bool:
@@ -48,7 +48,7 @@ def is_saved(folder: Path) -> bool:
 
 
 def is_large(folder: Path) -> bool:
-    """Whether the arrays of a saved set are better left on disk."""
+    """Whether a saved set is memory-mapped by default."""
     return sum(file.stat().st_size for file in folder.glob("*.npy")) >= LARGE
 
 
@@ -62,8 +62,8 @@ def save(graphs: "GraphSet", folder: Path) -> None:
 def replacing(folder: Path, name: str, spare: Callable[[], bool] = lambda: False) -> Iterator[Path]:
     """An empty folder in which to write the set of this name, renamed to `folder` in the end.
 
-    Whatever fails, an earlier save stays as it was. `spare` is asked in the end whether it is to stay anyhow. Beside
-    the empty folder there is room for passing files.
+    If anything fails, an earlier save is unchanged. If `spare()` is true at the end, it is kept and the new one is
+    dropped. Temporary files may be written beside the empty folder.
     """
     check_target(folder)
     try:
@@ -80,7 +80,7 @@ def replacing(folder: Path, name: str, spare: Callable[[], bool] = lambda: False
 
 
 def check_target(folder: Path) -> None:
-    """An error if the folder holds anything but a saved set, before the work is done and not after."""
+    """Raise UserError if the folder exists and is not a saved set."""
     if folder.exists() and not is_saved(folder):
         raise UserError(f"{folder} exists and is not a saved GraphSet; it is not overwritten")
 
@@ -102,13 +102,14 @@ def load(folder: Path, mmap: bool) -> dict[str, Any]:
             "edge_category_names": tuple(map(_names, index["edge_category_names"])),
             "column_names": {str(what): _names(names) for what, names in index.get("column_names", {}).items()},
             "dropped": {str(what): int(count) for what, count in index["dropped"].items()},
+            "task": str(index.get("task", "classification")),
         }
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise UserError(f"{folder / INDEX} is damaged: {excerpt(repr(error))}") from None
     if missing := [name for name in REQUIRED if name not in listed]:
         raise UserError(f"{folder / INDEX} does not list {missing[0]}")
-    if strange := [name for name in listed if name not in SAVED]:
-        raise UserError(f"{folder / INDEX} lists {excerpt(strange[0])!r}, which is not part of a GraphSet")
+    if others := [name for name in listed if name not in SAVED]:
+        raise UserError(f"{folder / INDEX} lists {excerpt(others[0])!r}, which is not part of a GraphSet")
     check = Check(folder, listed, index.get(DIGEST), mmap)
     arrays = {name: _read_array(folder / f"{name}.npy", *form, mmap) for name, form in listed.items()}
     if not check.is_known:
@@ -173,7 +174,7 @@ def featurizer_in(folder: Path) -> dict[str, Any] | None:
 
 
 def folder_of(graphs: "GraphSet") -> Path | None:
-    """The folder that a set was mapped from, if it is all as it lies there; None for any other."""
+    """The folder from which a set was memory-mapped unchanged; None for any other set."""
     if not isinstance(graphs.edge_ptr, np.memmap) or graphs.edge_ptr.filename is None:
         return None
     folder = Path(graphs.edge_ptr.filename).parent

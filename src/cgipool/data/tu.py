@@ -8,23 +8,24 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cgipool.data.archive import TextFiles
+from cgipool.data.archive import TuFiles
 from cgipool.data.build import pointer
 from cgipool.data.graphs import GraphSet
 from cgipool.data.join import merge
 from cgipool.data.names import Names, encode, encode_columns
 from cgipool.data.spill import IN_MEMORY, Pile, Work
-from cgipool.data.tu_table import Rows, at_row, read_blocks
+from cgipool.data.targets import task_of_values
+from cgipool.data.tu_table import RowReader, at_row, read_blocks
 from cgipool.errors import UserError
 
 Ints = NDArray[np.int64]
 
 STRETCH = 1 << 18
-"""Lines that are moved at a time."""
+"""Lines that are sorted at a time."""
 
 
 class Stream(Protocol):
-    """Rows that can be had in order."""
+    """Rows that are read in order."""
 
     def take(self, count: int) -> NDArray[Any]:
         """The next rows."""
@@ -33,7 +34,7 @@ class Stream(Protocol):
 class EdgeLines:
     """All lines, read once and checked: each pair inside one graph."""
 
-    def __init__(self, files: TextFiles, node_ptr: Ints, work: Work) -> None:
+    def __init__(self, files: TuFiles, node_ptr: Ints, work: Work) -> None:
         self._files, self._node_ptr, self._work = files, node_ptr, work
         self.count = np.zeros(len(node_ptr) - 1, np.int64)
         """[G] lines of each graph."""
@@ -51,10 +52,10 @@ class EdgeLines:
             self._streams: list[Stream] = [_Held(pile.whole())]
         kinds = {"edge_labels": "int64", "edge_attributes": "float32"}
         self._names = [part for part in kinds if files.has(part)]
-        self._streams += [Rows(files, part, kinds[part], rows, "edges") for part in self._names]
+        self._streams += [RowReader(files, part, kinds[part], rows, "edges") for part in self._names]
 
     def bring_in_order(self, cuts: Ints) -> None:
-        """Put the lines of one part together, in the order of the file; the parts begin at the graphs cuts [P + 1]."""
+        """Sort the lines by part, in file order within a part; the parts begin at the graphs cuts [P + 1]."""
         if self._in_order:
             return
         first_line = pointer(self.count)
@@ -118,54 +119,78 @@ class _Held:
 
 
 PART = 1 << 21
-"""Nodes and lines of edges that a part has, as far as whole graphs allow."""
+"""Nodes and edge lines in a part, as nearly as whole graphs allow."""
 
 
 GAPS, LEAST = 10, 1000
-"""Of a set without classes, the number of the last graph may be this many times the number of nodes, and some more: one
-line could ask for memory for billions of graphs."""
+"""The number of graphs in a set without classes is at most GAPS · nodes + LEAST; otherwise a single line could request
+memory for billions of graphs."""
 
 CLASSES = 1 << 16
-"""Classes that a set may have. Measurements in the place of classes would give one for each graph."""
+"""Maximum classes of a set; measurements in place of classes would give one class per graph."""
 
 MOST = 2**31 - 1
 """Numbers of nodes and graphs are read as 32 bits."""
 
 
 def read_tu(path: str | Path, *, unlabelled: bool = False) -> GraphSet:
-    """Read a TU data set; every fault in it is a one-line UserError with the file and the line. With `unlabelled` no
-    classes are read."""
+    """Read a TU data set; an error names the file and the line. With `unlabelled` no classes are read."""
     return merge(list(tu_parts(path, unlabelled=unlabelled)))
 
 
 def has_classes(path: Path, max_size: int | None = None) -> bool:
-    """Whether a TU data set says of which classes its graphs are."""
-    with TextFiles(path, max_size) as files:
+    """Whether a TU data set has classes."""
+    with TuFiles(path, max_size) as files:
         return files.has("graph_labels")
+
+
+def has_targets(path: Path, max_size: int | None = None) -> bool:
+    """Whether a TU data set has attributes of the graphs, which are targets."""
+    with TuFiles(path, max_size) as files:
+        return files.has("graph_attributes")
+
+
+def target_values(path: Path, max_size: int | None = None) -> NDArray[np.float64]:
+    """[G, T] the attributes of the graphs; NaN where missing."""
+    with TuFiles(path, max_size) as files:
+        return _targets(files)
 
 
 def class_counts(path: Path) -> tuple[int, int]:
     """How many graphs and how many classes a TU data set has."""
-    with TextFiles(path) as files:
+    with TuFiles(path) as files:
         y, names = _classes(files)
         return len(y), len(names)
 
 
 def text_size(path: Path) -> int:
     """The bytes of all text of a TU data set."""
-    with TextFiles(path) as files:
+    with TuFiles(path) as files:
         return files.size
 
 
 def tu_parts(
-    path: str | Path, work: Work = IN_MEMORY, unlabelled: bool = False, max_size: int | None = None
+    path: str | Path,
+    work: Work = IN_MEMORY,
+    unlabelled: bool = False,
+    max_size: int | None = None,
+    targets: bool | None = None,
 ) -> Iterator[GraphSet]:
     """The graphs of a TU data set in order, some at a time; each part names the labels that occur in it.
 
-    `max_size` limits the bytes of text in an archive (see `limits`).
+    `max_size` limits the bytes of text in an archive (see `archive.allowed`). `targets` says whether to read attributes
+    of the graphs as targets instead of classes; by default this is done if there are no classes.
     """
-    with TextFiles(Path(path), max_size) as files:
-        y, class_names = _no_classes(files) if unlabelled else _classes(files)
+    with TuFiles(Path(path), max_size) as files:
+        if targets is None:
+            targets = files.has("graph_attributes") and not files.has("graph_labels")
+        values = _targets(files) if targets and not unlabelled else None
+        task = None if values is None or values.shape[1] == 1 else task_of_values(values)
+        names: Names = ()
+        if values is not None:
+            y = np.full(len(values), -1)
+        else:
+            y, names = _no_classes(files) if unlabelled else _classes(files)
         _check_count(files, len(y), "graphs")
         node_ptr = pointer(_sizes(files, len(y), work))
         _check_count(files, int(node_ptr[-1]), "nodes")
@@ -176,25 +201,37 @@ def tu_parts(
         for first, last in pairwise(cuts.tolist()):
             start, stop = node_ptr[[first, last]]
             source, target, columns = edges.take(int(edges.count[first:last].sum()))
-            yield GraphSet.from_edges(
+            part = GraphSet.from_edges(
                 files.title,
                 np.diff(node_ptr[first : last + 1]),
                 source - start,
                 target - start,
                 y[first:last],
-                class_names=class_names,
+                class_names=names,
                 **columns,
                 **nodes.take(int(stop - start)),
             )
+            yield part if values is None else part.with_targets(values[first:last], None, task or "regression")
 
 
-def _check_count(files: TextFiles, count: int, things: str) -> None:
-    """Told before a number of so many is met, as the line of it would take hours to find."""
+def _targets(files: TuFiles) -> NDArray[np.float64]:
+    """[G, T] the attributes of the graphs."""
+    values = np.concatenate(list(read_blocks(files, "graph_attributes", "float64")))
+    if not len(values):
+        raise UserError(f"{files.path}: the data set is empty, {files.title}_graph_attributes.txt has no line")
+    if np.isinf(values).any():
+        row = int(np.flatnonzero(np.isinf(values).any(1))[0])
+        raise at_row(files, "graph_attributes", row, "a target is infinite")
+    return values
+
+
+def _check_count(files: TuFiles, count: int, things: str) -> None:
+    """Raise UserError for too many graphs or nodes, before a number that does not fit 32 bits is read."""
     if count > MOST:
         raise UserError(f"{files.path} has {count:,} {things}, and a TU set may have {MOST:,}: import parts of it")
 
 
-def _classes(files: TextFiles) -> tuple[Ints, Names]:
+def _classes(files: TuFiles) -> tuple[Ints, Names]:
     """[G] the class of each graph and the names of the classes; block by block, as there may be millions of graphs."""
     found: dict[int, int] = {}
     codes = []
@@ -210,8 +247,8 @@ def _classes(files: TextFiles) -> tuple[Ints, Names]:
     return order.astype(np.int64)[np.concatenate(codes)], names
 
 
-def _no_classes(files: TextFiles) -> tuple[Ints, Names]:
-    """Of as many graphs as the nodes tell of."""
+def _no_classes(files: TuFiles) -> tuple[Ints, Names]:
+    """The same for a set without classes; the number of graphs follows from the nodes."""
     highest = row = 0
     for block in read_blocks(files, "graph_indicator", "int32", 1):
         if (low := block[:, 0] < 1).any():
@@ -220,11 +257,13 @@ def _no_classes(files: TextFiles) -> tuple[Ints, Names]:
     if not highest:
         raise UserError(f"{files.path}: the data set is empty, {files.title}_graph_indicator.txt has no line")
     if highest > GAPS * row + LEAST:
-        raise UserError(f"{files.path} has {row:,} nodes, and numbers graphs up to {highest:,}: too many without nodes")
+        raise UserError(
+            f"{files.path} has {row:,} nodes but graph numbers up to {highest:,}, so too many graphs have no nodes"
+        )
     return np.full(highest, -1), ()
 
 
-def _sizes(files: TextFiles, n_graphs: int, work: Work) -> Ints:
+def _sizes(files: TuFiles, n_graphs: int, work: Work) -> Ints:
     """[G] nodes of each graph; the file must not go back to an earlier graph."""
     sizes = np.zeros(n_graphs, np.int64)
     row, last = 0, 1
@@ -253,10 +292,10 @@ def _cuts(load: Ints) -> Ints:
 class _NodeColumns:
     """Labels and attributes of the nodes, in their order."""
 
-    def __init__(self, files: TextFiles, nodes: int) -> None:
-        self._labels = Rows(files, "node_labels", "int64", nodes, "nodes") if files.has("node_labels") else None
+    def __init__(self, files: TuFiles, nodes: int) -> None:
+        self._labels = RowReader(files, "node_labels", "int64", nodes, "nodes") if files.has("node_labels") else None
         has_floats = files.has("node_attributes")
-        self._floats = Rows(files, "node_attributes", "float32", nodes, "nodes") if has_floats else None
+        self._floats = RowReader(files, "node_attributes", "float32", nodes, "nodes") if has_floats else None
 
     def take(self, count: int) -> dict[str, Any]:
         """The columns of the next nodes, as fields of a GraphSet."""

@@ -1,7 +1,7 @@
-"""Tables of numbers from text without a header, in all the spellings that the TU collection uses.
+"""Tables of numbers from text without a header, in all formats that the TU collection uses.
 
-pyarrow parses the plain spelling block by block. A block that it refuses is brought into the plain spelling and parsed
-again. If that fails as well, a slow scan finds the line to name.
+pyarrow parses the standard format block by block. A block that it rejects is converted to the standard format and
+parsed again. If that fails as well, a slow scan finds the line for the message.
 """
 
 import math
@@ -14,14 +14,16 @@ import pyarrow as pa
 import pyarrow.csv as csv
 from numpy.typing import NDArray
 
-from cgipool.data.archive import COLUMNS, LINE, TextFiles
+from cgipool.data.archive import COLUMNS, LINE, TuFiles
 from cgipool.data.check import not_finite
 from cgipool.errors import UserError, counted, excerpt
 
 BLOCK = 1 << 20
 
-KINDS: dict[str, type] = {"int32": np.int32, "int64": np.int64, "float32": np.float32}
+KINDS: dict[str, type] = {"int32": np.int32, "int64": np.int64, "float32": np.float32, "float64": np.float64}
 """Column type → its NumPy type."""
+
+FLOATS = ("float32", "float64")
 
 BOM = b"\xef\xbb\xbf"
 
@@ -37,7 +39,7 @@ _SEPARATOR = re.compile(rb"[ \t]*+,[ \t]*+|[ \t]++")
 _PLUS = re.compile(rb"(^|,)\+(?=[0-9.])", re.MULTILINE)
 
 
-def read_blocks(files: TextFiles, part: str, kind: str, columns: int | None = None) -> Iterator[NDArray[Any]]:
+def read_blocks(files: TuFiles, part: str, kind: str, columns: int | None = None) -> Iterator[NDArray[Any]]:
     """The rows [n, columns] of NAME_part.txt, block after block; of an empty file one block without rows.
 
     There are as many columns as in the first line unless their number is given.
@@ -62,10 +64,10 @@ def read_blocks(files: TextFiles, part: str, kind: str, columns: int | None = No
                 yield rows
 
 
-class Rows:
-    """The rows of NAME_part.txt in order, as many at a time as are asked for; one is due for each of so many things."""
+class RowReader:
+    """The rows of NAME_part.txt in order; the file must have one for each of `wanted` things (nodes, edges)."""
 
-    def __init__(self, files: TextFiles, part: str, kind: str, wanted: int, things: str) -> None:
+    def __init__(self, files: TuFiles, part: str, kind: str, wanted: int, things: str) -> None:
         self._files, self._part, self._kind = files, part, kind
         self._wanted, self._things = wanted, things
         self._blocks = read_blocks(files, part, kind)
@@ -73,7 +75,7 @@ class Rows:
         self._taken = 0
 
     def take(self, count: int) -> NDArray[Any]:
-        """The next rows. An error where the file ends before, or goes on after the last that is due."""
+        """The next rows. Raise UserError if the file has too few or too many."""
         while sum(map(len, self._held)) < count and (block := next(self._blocks, None)) is not None:
             self._held.append(block)
         held = np.concatenate(self._held)
@@ -85,7 +87,7 @@ class Rows:
             raise UserError(f"{ends}: {counted(self._taken, 'row')} for {self._wanted} {self._things}")
         if self._taken == self._wanted and (len(held) > count or next(self._blocks, None) is not None):
             raise at_row(self._files, self._part, self._wanted, f"there are only {self._wanted} {self._things}")
-        if self._kind == "float32" and not np.isfinite(rows).all():
+        if self._kind in FLOATS and not np.isfinite(rows).all():
             raise self._not_finite()
         return rows
 
@@ -96,20 +98,20 @@ class Rows:
         return UserError(f"{where} holds {not_finite(int(bad[column]))}")
 
 
-def at_row(files: TextFiles, part: str, row: int, problem: str) -> UserError:
+def at_row(files: TuFiles, part: str, row: int, problem: str) -> UserError:
     """The error for a row, counted from 0; it names the line."""
     return UserError(f"{files.where(part)}, line {line_of_row(files, part, row)}: {problem}")
 
 
-def line_of_row(files: TextFiles, part: str, row: int) -> int:
-    """The 1-based line that row (0-based) of a parsed table stands on; blank lines are no rows."""
+def line_of_row(files: TuFiles, part: str, row: int) -> int:
+    """The line, from 1, of a row, from 0, of a parsed table; blank lines are not rows."""
     for count, (line, _) in enumerate(_lines(files, part)):
         if count == row:
             return line
     raise UserError(f"{files.where(part)} changed while it was read")
 
 
-def _block(files: TextFiles, part: str, stream: IO[bytes], is_start: bool) -> bytes:
+def _block(files: TuFiles, part: str, stream: IO[bytes], is_start: bool) -> bytes:
     """The next whole lines."""
     text = stream.read(BLOCK)
     if text and not text.endswith(b"\n"):
@@ -117,7 +119,7 @@ def _block(files: TextFiles, part: str, stream: IO[bytes], is_start: bool) -> by
     return text.removeprefix(BOM) or b"\n" if is_start and text else text
 
 
-def _line(files: TextFiles, part: str, stream: IO[bytes]) -> bytes:
+def _line(files: TuFiles, part: str, stream: IO[bytes]) -> bytes:
     line = stream.readline(LINE + 1)
     if len(line) > LINE:
         raise UserError(f"{files.where(part)} has a line of more than {LINE >> 20} MB")
@@ -125,12 +127,12 @@ def _line(files: TextFiles, part: str, stream: IO[bytes]) -> bytes:
 
 
 def _parse(text: bytes, kind: str, columns: int) -> NDArray[Any] | None:
-    """The rows of some lines in the plain spelling; None where a line is spelt otherwise or wrong."""
-    if kind != "float32" and (b"x" in text or b"X" in text):  # pyarrow would read 0x10 as 16
+    """The rows of lines in the standard format; None if a line is not in it."""
+    if kind not in FLOATS and (b"x" in text or b"X" in text):  # pyarrow would read 0x10 as 16
         return None
     names = [str(j) for j in range(columns)]
-    # The text is copied to memory of pyarrow's own. Its threads may outlive an error by an instant: were the memory
-    # Python's, letting go of it while the interpreter ends would abort the process.
+    # The text is copied to memory that pyarrow owns: its threads may outlive an error, and freeing Python's memory
+    # while the interpreter exits would abort the process.
     memory = pa.BufferOutputStream()
     memory.write(text)
     try:
@@ -146,12 +148,12 @@ def _parse(text: bytes, kind: str, columns: int) -> NDArray[Any] | None:
 
 
 def _parse_tidied(text: bytes, kind: str, columns: int) -> NDArray[Any] | None:
-    """The rows of some lines in any spelling that is read; None where there is none."""
+    """The rows of lines in any format; None if a line is in none."""
     tidy = _tidied(text)
     if not tidy.strip():
         return np.empty((0, columns), KINDS[kind])
     rows = _parse(tidy, kind, columns)
-    if rows is not None or kind == "float32" or b"x" in tidy or b"X" in tidy:
+    if rows is not None or kind in FLOATS or b"x" in tidy or b"X" in tidy:
         return rows
     floats = _parse(tidy, "float64", columns)  # whole numbers may be written as 1.0 or 1e3
     if floats is None or not (np.abs(floats) <= min(EXACT, np.iinfo(KINDS[kind]).max)).all():
@@ -166,7 +168,7 @@ def _tidied(text: bytes) -> bytes:
     return _PLUS.sub(rb"\1", _SEPARATOR.sub(b",", _EDGES.sub(b"", text)))
 
 
-def _lines(files: TextFiles, part: str) -> Iterator[tuple[int, list[str]]]:
+def _lines(files: TuFiles, part: str) -> Iterator[tuple[int, list[str]]]:
     """Line number and fields of each line that is not blank."""
     number = 0
     with files.open(part) as stream:
@@ -178,7 +180,7 @@ def _lines(files: TextFiles, part: str) -> Iterator[tuple[int, list[str]]]:
                     yield number, text.decode("utf-8", "replace").split(",")
 
 
-def _explain(files: TextFiles, part: str, kind: str, columns: int) -> UserError:
+def _explain(files: TuFiles, part: str, kind: str, columns: int) -> UserError:
     """The error for the first line that cannot be read."""
     for number, fields in _lines(files, part):
         place = f"{files.where(part)}, line {number}"
@@ -193,7 +195,7 @@ def _explain(files: TextFiles, part: str, kind: str, columns: int) -> UserError:
 def _problem(text: str, kind: str) -> str | None:
     """What is wrong with a number, if anything is."""
     shown = excerpt(text)
-    if kind == "float32":
+    if kind in FLOATS:
         return None if NUMBER.fullmatch(text) or NOT_FINITE.fullmatch(text) else f"{shown!r} is not a number"
     if NUMBER.fullmatch(text) is None:
         return f"{shown!r} is not a whole number"

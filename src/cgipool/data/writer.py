@@ -1,4 +1,4 @@
-"""A saved GraphSet in the making: graphs are appended, part after part, and nothing but names and counts is held."""
+"""Write a saved GraphSet part by part; only names and counts are held in memory."""
 
 import json
 import os
@@ -10,8 +10,9 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cgipool.data.check import SAVED, TEXTS
+from cgipool.data.check import SAVED
 from cgipool.data.digests import of_files
+from cgipool.data.further import names_of
 from cgipool.data.join import COLUMNS, Union, check_alike, shared_columns
 from cgipool.data.names import Names
 from cgipool.errors import UserError
@@ -28,7 +29,7 @@ STRETCH = 1 << 20
 
 
 class GraphSetWriter:
-    """Writes a set into an empty folder; a context, at whose end the files are those of all graphs saved at once."""
+    """Writes a set into an empty folder; a context manager that completes the files on exit."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -58,6 +59,8 @@ class GraphSetWriter:
             for name, start in (("node_ptr", self._nodes), ("edge_ptr", self._edges)):
                 self._array(name, graphs).append(np.array([start]))
         check_alike(self._first, graphs)
+        if names_of(graphs) != names_of(self._first):
+            raise UserError(f"{self._first.name} and {graphs.name} have different further columns")
         self._pointer("node_ptr", graphs, self._nodes)
         self._pointer("edge_ptr", graphs, self._edges)
         for name in ("edge_disp", "y", *COLUMNS):
@@ -68,6 +71,8 @@ class GraphSetWriter:
                 self._array(name, graphs).append(coded)
         self._append_texts("graph_ids", graphs, self.n_graphs, graphs.n_graphs)
         self._append_texts("node_names", graphs, self._nodes, graphs.n_nodes)
+        width = len(names_of(graphs))
+        self._append_texts("table", graphs, self.n_graphs * width, graphs.n_graphs * width)
         self._columns = shared_columns([graphs]) if self._columns is None else self._columns
         self._columns = {what: names for what, names in self._columns.items() if graphs.column_names.get(what) == names}
         self._dropped.update(graphs.dropped)
@@ -76,7 +81,7 @@ class GraphSetWriter:
         self._edges += graphs.n_edges
 
     def _finish(self) -> None:
-        """Put the codes of labels in the order of their names, and write what there is into the index."""
+        """Sort the label codes by name and write the index."""
         if self._first is None:
             raise UserError("there are no graphs to save")
         self._drop_empty_texts()
@@ -107,6 +112,8 @@ class GraphSetWriter:
             },
             "featurizer": self._first.featurizer,
         }
+        if self._first.task != "classification":
+            index["task"] = self._first.task
         if self._first.featurizer is not None:
             write_json(self._folder / FEATURES, self._first.featurizer)
         with (self._folder / INDEX).open("w", encoding="utf-8") as file:
@@ -138,7 +145,7 @@ class GraphSetWriter:
             self._arrays[what].append(texts.data)
 
     def _drop_empty_texts(self) -> None:
-        for what in TEXTS:
+        for what in ("graph_ids", "node_names"):
             if what in self._arrays and not self._arrays[what].shape[0]:
                 for name in (what, f"{what}_ptr"):
                     del self._arrays[name]
@@ -173,11 +180,11 @@ class _Growing:
     def finish(self) -> None:
         self._file.seek(0)
         self._write_header()
-        assert self._file.tell() == self._start, "the header of an array has outgrown its room"
+        assert self._file.tell() == self._start, "the header of an array is too large"
         self._file.flush()
 
     def sync(self) -> None:
-        """Have the file on the disk, so that a power failure cannot leave a whole folder with empty files."""
+        """Flush the file to disk, so that a power failure cannot leave a complete folder with empty files."""
         os.fsync(self._file.fileno())
 
     def _write_header(self) -> None:

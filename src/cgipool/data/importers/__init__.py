@@ -1,9 +1,15 @@
 """One's own data as a GraphSet: TU, tables of SMILES, SDF, GraphML, edge lists and PyG files."""
 
-from cgipool.data.importers.imported import Imported, Skipped, featurizer_of, read_ids, read_skipped
-from cgipool.data.importers.options import ImportOptions
+from cgipool.data.importers.imported import (
+    Imported,
+    ImportOptions,
+    Saved,
+    Skipped,
+    featurizer_of,
+    read_ids,
+    read_skipped,
+)
 from cgipool.data.importers.read import FORMATS, import_data, import_to
-from cgipool.data.importers.saving import Saved
 
 __all__ = [
     "FORMATS",

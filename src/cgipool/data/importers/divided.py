@@ -1,4 +1,4 @@
-"""The rows of edges.csv or nodes.csv, divided among stretches of graphs, so that a stretch can be had by itself."""
+"""The rows of edges.csv or nodes.csv, grouped by consecutive graphs, so that each group can be read by itself."""
 
 from array import array
 from contextlib import ExitStack
@@ -116,7 +116,7 @@ class Divided:
 
 
 class _Kind:
-    """What a column holds, as far as it has been looked at."""
+    """What the values of a column are, in the rows read so far."""
 
     def __init__(self) -> None:
         self.numbers, self.floating = True, False
@@ -131,7 +131,7 @@ class _Kind:
 
 
 class _Batches:
-    """Batches of rows by bucket, in memory or in one nameless file; a context."""
+    """Batches of rows by bucket, in memory or in one temporary file; a context manager."""
 
     def __init__(self, schema: pa.Schema, buckets: int, work: Work) -> None:
         self._schema = schema

@@ -1,15 +1,15 @@
-"""A folder of edge lists: graphs.csv (graph, label), edges.csv (graph, source, target) and, if it is there, nodes.csv.
+"""A folder of edge lists: graphs.csv (graph, label), edges.csv (graph, source, target) and optionally nodes.csv.
 
-Graphs and nodes have any names, which are kept; nodes are numbered in the order of their names within each graph, where
-digits count as numbers (roi2 is before roi10). Further
-columns of nodes.csv (graph, node, …) and edges.csv are read by their values: numbers of which at least one is written
-with a point or an exponent are attributes, all else is labels. `label` is always a label; `weight` of edges, a weight.
+Names of graphs and nodes are free and are kept. Nodes are numbered in the order of their names within each graph, where
+digits count as numbers (roi2 is before roi10). Further columns of nodes.csv (graph, node, …) and edges.csv are
+attributes if all values are numbers and at least one has a point or an exponent; other columns are labels. `label` is
+always a label; `weight` of edges is a weight.
 
 Shapes: G graphs, N nodes, R rows of edges.csv.
 """
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from cgipool.data.further import TableBuilder, kept, rows_of, with_table
 from cgipool.data.graphs import GraphSet
 from cgipool.data.importers.divided import Bucket, Divided
-from cgipool.data.importers.imported import Imported, Skipped, side_column, side_of
-from cgipool.data.importers.labels import NO_CLASSES, Classes, choose_label, classes_of
-from cgipool.data.importers.options import ImportOptions
+from cgipool.data.importers.imported import Imported, ImportOptions, Skipped
+from cgipool.data.importers.labels import UNLABELLED, LabelledRows, Labels, read_labels, side_column, side_of
 from cgipool.data.importers.table import Table, open_table
 from cgipool.data.names import Names, Texts, natural_key, printable, sort_key
 from cgipool.data.spill import Work
@@ -36,14 +36,14 @@ PIECE, MOST = 1 << 25, 1024
 """Bytes of text that a piece is made of, and how many pieces there are at most."""
 
 
-def read_edges(path: Path, name: str, wishes: ImportOptions, work: Work) -> Iterator[Imported]:
-    """The set of a folder; a graph without nodes is left out and listed. Pieces are stretches of graphs."""
-    listed = _Graphs(path / GRAPHS, wishes)
+def read_edges(path: Path, name: str, options: ImportOptions, work: Work) -> Iterator[Imported]:
+    """Read a folder in pieces of consecutive graphs; graphs without nodes are left out and listed."""
+    listed = _Graphs(path / GRAPHS, options)
     files = [path / name for name in (EDGES, NODES) if (path / name).is_file()]
     cuts = _cuts(len(listed.ids), 0 if work.folder is None else sum(file.stat().st_size for file in files))
     first, found = None, 0
     with ExitStack() as stack:
-        size = wishes.max_size
+        size = options.max_size
         edges = stack.enter_context(Divided(path / EDGES, ("source", "target"), listed.number, cuts, work, size))
         nodes = None
         if (path / NODES).exists():
@@ -51,18 +51,18 @@ def read_edges(path: Path, name: str, wishes: ImportOptions, work: Work) -> Iter
         for number in range(len(cuts) - 1):
             piece = _piece(name, listed, edges, nodes, number)
             first = first or next(iter(piece.skipped), None)
-            if first is not None and wishes.strict:
+            if first is not None and options.strict:
                 break
             found += piece.graphs.n_graphs
             if number == 0 and listed.unlabelled:
                 piece.graphs.dropped["graphs without a label"] = listed.unlabelled
             yield piece
-    if first is not None and (wishes.strict or not found):
+    if first is not None and (options.strict or not found):
         raise UserError(f"{path / GRAPHS}, row {first.row}: graph {excerpt(first.text)!r}: {first.reason}")
 
 
 def _cuts(graphs: int, size: int) -> Ints:
-    """The graphs at which the pieces of so many bytes begin, and the number of graphs."""
+    """The first graph of each piece, and the number of graphs; `size` is the bytes of text."""
     pieces = min(max(1, size // PIECE), MOST, graphs)
     return np.arange(pieces + 1) * graphs // pieces
 
@@ -93,16 +93,19 @@ def _piece(name: str, listed: "_Graphs", edges: Divided, nodes: Divided | None, 
         sizes[filled],
         np.searchsorted(keys, source),
         np.searchsorted(keys, target),
-        np.array(listed.y[first:last])[filled],
-        class_names=listed.class_names,
+        np.full(np.count_nonzero(filled), -1),
+        class_names=(),
         graph_ids=[listed.ids[first + g] for g in np.flatnonzero(filled)],
         node_names=_names_of(keys, names, rank),
         column_names=column_names,
         **edge_columns,
         **node_columns,
     )
-    chosen, hollow = first + np.flatnonzero(filled), first + np.flatnonzero(~filled)
-    skipped = [Skipped(listed.rows[g], "it has no nodes", listed.ids[g]) for g in hollow]
+    chosen, empty = first + np.flatnonzero(filled), first + np.flatnonzero(~filled)
+    graphs = listed.labelled.of(graphs, chosen)
+    columns = listed.table.names
+    graphs = with_table(graphs, columns, rows_of(listed.texts, len(columns), chosen))
+    skipped = [Skipped(listed.rows[g], "it has no nodes", listed.ids[g]) for g in empty]
     if skipped:
         graphs.dropped["graphs without nodes"] = len(skipped)
     ids: dict[str, list[Any]] = {"row": [listed.rows[g] for g in chosen], "id": [listed.ids[g] for g in chosen]}
@@ -112,42 +115,53 @@ def _piece(name: str, listed: "_Graphs", edges: Divided, nodes: Divided | None, 
 
 
 class _Graphs:
-    """graphs.csv: the graphs in its order; those without a label have no number."""
+    """The graphs of graphs.csv, in order; graphs without a label are skipped."""
 
-    def __init__(self, path: Path, wishes: ImportOptions) -> None:
-        table = open_table(path, wishes.max_size)
+    def __init__(self, path: Path, options: ImportOptions) -> None:
+        if not path.exists():
+            raise UserError(f"{path.parent} needs {GRAPHS} with the columns graph and label, one row per graph")
+        table = open_table(path, options.max_size)
         graph = table.column("graph")
-        side, self.notes = side_column(table, (graph,), wishes.label)
-        label, classes = (None, NO_CLASSES) if wishes.unlabelled else _classes(table, wishes, side)
-        self.class_names: Names = classes.names
+        side, self.notes = side_column(table, (graph,), options.patterns)
+        labels = UNLABELLED if options.unlabelled else _labels(table, options, side)
+        self.notes = (*self.notes, *labels.notes)
+        self.labelled = LabelledRows(labels)
         self.ids: list[str] = []
-        self.rows, self.y = array("q"), array("q")
+        self.rows = array("q")
         self.number: dict[str, int] = {}
         """By id; −1 without a label."""
         self.sides: list[str] | None = None if side is None else []
         """Whether each is for training, validation or test, where a column says so."""
-        wanted = [column for column in (graph, label, side) if column is not None]
+        taken = ("graph", *labels.columns, *(() if side is None else (table.columns[side],)))
+        self.table = TableBuilder(kept(table.readable, taken))
+        wanted = [graph, *(() if side is None else (side,))]
+        wanted += map(table.column, (*labels.columns, *self.table.names))
         for row, (identity, *texts) in table.rows(*wanted):
             if identity in self.number:
-                raise UserError(f"{path}, row {row}: graph {excerpt(identity)!r} stands there a second time")
-            y = classes.number("" if label is None else texts[0])
-            self.number[identity] = -1 if y is None else len(self.ids)
-            if y is not None:
+                raise UserError(f"{path}, row {row}: graph {excerpt(identity)!r} appears twice")
+            split = None if side is None else side_of(texts.pop(0))
+            has_label = self.labelled.add(texts[: len(labels.columns)])
+            self.number[identity] = len(self.ids) if has_label else -1
+            if has_label:
                 self.ids.append(printable(identity))
                 self.rows.append(row)
-                self.y.append(y)
-                if self.sides is not None:
-                    self.sides.append(side_of(texts[-1]))
+                self.table.add(texts[len(labels.columns) :])
+                if self.sides is not None and split is not None:
+                    self.sides.append(split)
+        self.texts = self.table.texts
         if not self.number:
             raise UserError(f"{path} has no rows")
         self.unlabelled = len(self.number) - len(self.ids)
 
 
-def _classes(table: Table, wishes: ImportOptions, side: int | None) -> tuple[int, Classes]:
-    """The number of the column with the classes, and the classes."""
+def _labels(table: Table, options: ImportOptions, side: int | None) -> Labels:
+    """What the label columns of graphs.csv hold."""
     others = [column for j, column in enumerate(table.columns) if column != "graph" and j != side]
-    label = table.column(choose_label(table.path, others, wishes.label))
-    return label, classes_of(table.path, table.columns[label], (text for _, (text,) in table.rows(label)), wishes)
+
+    def rows(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+        return (fields for _, fields in table.rows(*map(table.column, names)))
+
+    return read_labels(table.path, others, rows, options)
 
 
 def _codes(column: pa.ChunkedArray, table: dict[str, int]) -> Ints:
@@ -183,15 +197,15 @@ def _given_nodes(nodes: Bucket, keys: Ints) -> tuple[Ints, Ints]:
     keys = keys[order]
     if (again := keys[1:] == keys[:-1]).any():
         row = nodes.row[order[1:][again].min()]
-        raise UserError(f"{nodes.path}, row {row}: this node of this graph stands there a second time")
+        raise UserError(f"{nodes.path}, row {row}: this node of this graph appears twice")
     return keys, order
 
 
 def _check_known(edges: Bucket, ends: Ints, column: str, keys: Ints) -> None:
     place = np.minimum(np.searchsorted(keys, ends), max(len(keys) - 1, 0))
-    strange = keys[place] != ends if len(keys) else np.ones(len(ends), bool)
-    if strange.any():
-        raise UserError(f"{edges.path}, row {edges.row[np.argmax(strange)]}: the {column} is no node of {NODES}")
+    missing = keys[place] != ends if len(keys) else np.ones(len(ends), bool)
+    if missing.any():
+        raise UserError(f"{edges.path}, row {edges.row[np.argmax(missing)]}: the {column} is not a node of {NODES}")
 
 
 def _columns(table: Divided, rows: Bucket, chosen: Ints, prefix: str, column_names: dict[str, Names]) -> dict[str, Any]:

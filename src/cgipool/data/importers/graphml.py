@@ -15,12 +15,12 @@ from xml.etree.ElementTree import ParseError
 import numpy as np
 from numpy.typing import NDArray
 
+from cgipool.data.further import TableBuilder, kept
 from cgipool.data.graphs import GraphSet
-from cgipool.data.importers.gather import Coded, Gather
-from cgipool.data.importers.imported import Imported, side_column, side_of
-from cgipool.data.importers.labels import NO_CLASSES, WITHOUT, Classes, choose_label, classes_of
-from cgipool.data.importers.options import ImportOptions
+from cgipool.data.importers.imported import Imported, ImportOptions
+from cgipool.data.importers.labels import UNLABELLED, WITHOUT, LabelledRows, Labels, read_labels, side_column, side_of
 from cgipool.data.importers.table import open_table
+from cgipool.data.join import GraphSetBuilder, LabelColumns
 from cgipool.data.names import Names, printable
 from cgipool.data.spill import Work
 from cgipool.errors import UserError, excerpt
@@ -29,86 +29,84 @@ from cgipool.files import check_regular, parsing
 LABELS, SUFFIX, WEIGHT = "labels.csv", ".graphml", "weight"
 
 
-def read_graphml(path: Path, name: str, wishes: ImportOptions, work: Work) -> Iterator[Imported]:
-    """The set of a file or of a folder in one piece; its files are read twice: for the classes, then for the graphs."""
-    classes, label_of, sides, notes = _classes(path, wishes)
+def read_graphml(path: Path, name: str, options: ImportOptions, work: Work) -> Iterator[Imported]:
+    """The set of a file or of a folder in one piece; its files are read twice: for the labels, then for the graphs."""
+    about = _About((), {}) if options.unlabelled else _about(path, options)
+    labels, labelled = about.labels, LabelledRows(about.labels)
+    columns = TableBuilder(kept(about.columns, (*labels.columns, about.side)))
     building = _Building()
-    kept: list[int] = []
-    names: list[str] = []
-    y: list[int] = []
-    on_sides: list[str] = []
+    ids: dict[str, list[Any]] = {"row": [], "id": []} | ({} if about.side is None else {"split": []})
     for row, (title, graph) in enumerate(_graphs(path), start=1):
-        if classes.names and title not in label_of:
+        if about.fields and title not in about.fields:
             raise UserError(f"{path / LABELS} has one class for each file, but one holds several graphs, as {title}")
-        if (number := classes.number(label_of.get(title, ""))) is None:
+        fields = about.fields.get(title, {})
+        if not labelled.add([fields.get(column, "") for column in labels.columns]):
             continue
         building.add(title, graph)
-        kept.append(row)
-        names.append(printable(title))
-        y.append(number)
-        on_sides.append(sides.get(title, ""))
-    graphs = building.graph_set(name, y, classes.names, names)
-    if len(kept) < len(label_of):
-        graphs.dropped["graphs without a label"] = len(label_of) - len(kept)
-    ids: dict[str, list[Any]] = {"row": kept, "id": names}
-    if sides:
-        ids["split"] = on_sides
-    yield Imported(graphs, ids, notes=notes)
+        columns.add(fields.get(column, "") for column in columns.names)
+        ids["row"].append(row)
+        ids["id"].append(printable(title))
+        if about.side is not None:
+            ids["split"].append(side_of(fields.get(about.side, "")))
+    graphs = columns.of(labelled.of(building.graph_set(name, ids["id"])))
+    if graphs.n_graphs < len(about.fields):
+        graphs.dropped["graphs without a label"] = len(about.fields) - graphs.n_graphs
+    yield Imported(graphs, ids, notes=(*about.notes, *labels.notes))
 
 
-class _Labels(NamedTuple):
+class _About(NamedTuple):
     """What is known about the graphs before they are read."""
 
-    classes: Classes
-    of: dict[str, str]
-    """Each graph's label; none where no classes are read."""
-    sides: dict[str, str]
-    """For training, validation or test, where a column says so."""
+    columns: tuple[str, ...]
+    """What may be known of a graph: the columns of labels.csv, or the keys of the graphs."""
+    fields: dict[str, dict[str, str]]
+    """By graph and column; nothing where no labels are read."""
+    labels: Labels = UNLABELLED
+    side: str | None = None
+    """The column that says on which side of a split a graph is."""
     notes: tuple[str, ...] = ()
 
 
-def _classes(path: Path, wishes: ImportOptions) -> _Labels:
-    if wishes.unlabelled:
-        return _Labels(NO_CLASSES, {}, {})
-    return (_from_table if (path / LABELS).exists() else _from_graphs)(path, wishes)
+def _about(path: Path, options: ImportOptions) -> _About:
+    """What labels.csv or, without it, the keys of the graphs say."""
+    source = path / LABELS if (path / LABELS).exists() else path
+    about = _of_graphs(path) if source == path else _of_table(path, options)
+    if not about.columns and source == path:
+        none = f"the graphs have no class, and there is no {LABELS} with columns graph and label"
+        raise UserError(f"{path}: {none}; {WITHOUT}")
+
+    def rows(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+        return (tuple(fields.get(name, "") for name in names) for fields in about.fields.values())
+
+    others = [column for column in about.columns if column != about.side]
+    return about._replace(labels=read_labels(source, others, rows, options))
 
 
-def _from_table(path: Path, wishes: ImportOptions) -> _Labels:
-    """By labels.csv; it must name the files there are, each once."""
-    table = open_table(path / LABELS, wishes.max_size)
+def _of_table(path: Path, options: ImportOptions) -> _About:
+    """What labels.csv says; it must name the files there are, each once."""
+    table = open_table(path / LABELS, options.max_size)
     graph = table.column("graph")
-    side, notes = side_column(table, (graph,), wishes.label)
-    others = [name for j, name in enumerate(table.columns) if name != "graph" and j != side]
-    label = table.column(choose_label(table.path, others, wishes.label))
-    found: dict[str, str] = {}
-    sides: dict[str, str] = {}
+    side, notes = side_column(table, (graph,), options.patterns)
+    columns = kept(table.columns, ("graph",))
+    found: dict[str, dict[str, str]] = {}
     files = {file.stem for file in _files(path)}
-    for row, (title, text, *split) in table.rows(*((graph, label) if side is None else (graph, label, side))):
+    for row, (title, *texts) in table.rows(graph, *map(table.column, columns)):
         key = title.removesuffix(SUFFIX)
         if key in found:
-            raise UserError(f"{table.path}, row {row}: graph {excerpt(title)!r} stands there a second time")
+            raise UserError(f"{table.path}, row {row}: graph {excerpt(title)!r} appears twice")
         if key not in files:
             raise UserError(f"{table.path}, row {row}: there is no file {excerpt(key)}{SUFFIX}")
-        found[key] = text
-        if split:
-            sides[key] = side_of(split[0])
+        found[key] = dict(zip(columns, texts, strict=True))
     for file in _files(path):
         if file.stem not in found:
             raise UserError(f"{table.path} has no row for {file.name}")
-    classes = classes_of(table.path, table.columns[label], found.values(), wishes)
-    return _Labels(classes, found, sides, notes)
+    return _About(columns, found, side=None if side is None else table.columns[side], notes=notes)
 
 
-def _from_graphs(path: Path, wishes: ImportOptions) -> _Labels:
-    """By a key of the graphs."""
-    data = {title: {key: str(value).strip() for key, value in _own(graph).items()} for title, graph in _graphs(path)}
-    keys = dict.fromkeys(key for held in data.values() for key in held)
-    if not keys:
-        none = f"the graphs carry no class, and there is no {LABELS} with columns graph and label"
-        raise UserError(f"{path}: {none}; {WITHOUT}")
-    label = choose_label(path, list(keys), wishes.label)
-    found = {title: held.get(label, "") for title, held in data.items()}
-    return _Labels(classes_of(path, label, found.values(), wishes), found, {})
+def _of_graphs(path: Path) -> _About:
+    """What the keys of the graphs say."""
+    found = {title: {key: str(value).strip() for key, value in _own(graph).items()} for title, graph in _graphs(path)}
+    return _About(tuple(dict.fromkeys(key for fields in found.values() for key in fields)), found)
 
 
 def _own(graph: Any) -> dict[str, Any]:
@@ -144,10 +142,10 @@ def _graphs(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 class _Held:
-    """The keys of all nodes, or of all edges: fixed by the first that come, held to by the others."""
+    """The keys of all nodes, or of all edges; all must have the same keys as the first."""
 
     def __init__(self, always_float: tuple[str, ...] = ()) -> None:
-        self.coded = Coded(0)
+        self.coded = LabelColumns(0)
         self._always_float = always_float
         self._keys: set[str] | None = None
         self._float_keys: list[str] = []
@@ -161,9 +159,8 @@ class _Held:
                 self._settle(record)
             if record.keys() != self._keys:
                 key = min(record.keys() ^ (self._keys or set()))
-                raise UserError(
-                    f"graph {excerpt(title)!r}: key {excerpt(key)!r} is on some nodes or edges only; all or none is due"
-                )
+                where = f"graph {excerpt(title)!r}: key {excerpt(key)!r}"
+                raise UserError(f"{where} is on some nodes or edges only; it must be on all or none")
         self.coded.extend([printable(str(record[key])) for key in self._name_keys] for record in records)
         self._floats.extend(_number(title, key, record[key]) for record in records for key in self._float_keys)
 
@@ -187,7 +184,7 @@ class _Held:
         floats = {key for key, value in record.items() if isinstance(value, float) or key in self._always_float}
         self._float_keys = sorted(floats)
         self._name_keys = sorted(self._keys - floats)
-        self.coded = Coded(len(self._name_keys))
+        self.coded = LabelColumns(len(self._name_keys))
 
 
 def _number(title: str, key: str, value: Any) -> float:
@@ -199,10 +196,10 @@ def _number(title: str, key: str, value: Any) -> float:
 
 
 class _Building:
-    """A set in the making, from networkx graphs."""
+    """Builds a set from networkx graphs."""
 
     def __init__(self) -> None:
-        self._gather = Gather(0, 0)
+        self._builder = GraphSetBuilder(0, 0)
         self._nodes, self._edges = _Held(), _Held(always_float=(WEIGHT,))
         self._names: list[str] = []
 
@@ -215,16 +212,16 @@ class _Building:
             held.pop("id", None)  # the name of an edge, which networkx puts among its values
         if not graph.is_directed():
             edges += [(v, u, held) for u, v, held in edges if u != v]
-        self._gather.add(len(number), ((u, v) for u, v, _ in edges))
+        self._builder.add(len(number), ((u, v) for u, v, _ in edges))
         self._nodes.add(title, [held for _, held in graph.nodes(data=True)])
         self._edges.add(title, [held for _, _, held in edges])
 
-    def graph_set(self, name: str, y: Sequence[int], class_names: Names, graph_ids: Sequence[str]) -> GraphSet:
-        """The set of the graphs added."""
-        self._gather.nodes, self._gather.edges = self._nodes.coded, self._edges.coded
+    def graph_set(self, name: str, graph_ids: Sequence[str]) -> GraphSet:
+        """The set of the graphs added, without labels."""
+        self._builder.nodes, self._builder.edges = self._nodes.coded, self._edges.coded
         attributes, _ = self._nodes.floats()
         edge_attributes, weight = self._edges.floats()
         floats = {"attributes": attributes, "edge_attributes": edge_attributes, "edge_weight": weight}
         columns = self._nodes.column_names("") | self._edges.column_names("edge_")
         names = {"graph_ids": graph_ids, "node_names": self._names, "column_names": columns}
-        return self._gather.graph_set(name, y, class_names, **floats, **names)
+        return self._builder.graph_set(name, [-1] * len(graph_ids), (), **floats, **names)

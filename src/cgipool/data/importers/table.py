@@ -16,14 +16,13 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from cgipool.data.archive import first_line
-from cgipool.data.importers.text import FREE, MAX_LINE, MAX_SIZE, RATIO, Text
+from cgipool.data.further import few
+from cgipool.data.importers.text import FREE, MAX_LINE, MAX_SIZE, RATIO, TextFile
 from cgipool.data.names import printable
 from cgipool.errors import UserError, counted, excerpt, in_bytes
 from cgipool.files import check_regular, parsing
 
 DELIMITERS = (",", "\t", ";")
-SHOWN = 10
-"""Columns that a message names."""
 
 
 class Table(ABC):
@@ -47,17 +46,22 @@ class Table(ABC):
         """Row number and the fields of these columns, row after row; the first `start` rows are passed over."""
         yield from enumerate(rows_from(self.batches(*columns), start), start + 1)
 
+    @property
+    def readable(self) -> tuple[str, ...]:
+        """The names of the columns that can be read as text."""
+        return self.columns
+
     def count(self) -> int:
         """The number of rows, for which all of it is read."""
         return sum(len(rows) for (rows,) in self.as_written(0))
 
     def column(self, name: str) -> int:
-        """The number of the column of this name; one that is missing or stands twice is an error."""
+        """The number of the column of this name; it must occur once."""
         places = [j for j, known in enumerate(self.columns) if known == name]
         if len(places) == 1:
             return places[0]
         if places:
-            raise UserError(f"{self.path}: column {excerpt(name)!r} stands {len(places)} times in the header")
+            raise UserError(f"{self.path}: column {excerpt(name)!r} appears {len(places)} times in the header")
         raise UserError(f"{self.path} has no column {excerpt(name)!r}; its columns: {few(self.columns)}")
 
     def usual(self, names: Sequence[str]) -> int | None:
@@ -82,7 +86,7 @@ class TextTable(Table):
     """A table of text. The separator is the one that gives the header most columns."""
 
     def __init__(self, path: Path, max_size: int | None = None) -> None:
-        self.path, self._text = path, Text(path, max_size)
+        self.path, self._text = path, TextFile(path, max_size)
         start = next((block for block in self._text.blocks() if block.strip()), None)
         if start is None:
             raise UserError(f"{path} is empty")
@@ -181,12 +185,6 @@ def plain(name: str) -> str:
     return "".join(filter(str.isalnum, name.lower()))
 
 
-def few(names: Sequence[str]) -> str:
-    """Names for a message; of many only the first."""
-    shown = ", ".join(excerpt(name, 60) for name in names[:SHOWN])
-    return shown if len(names) <= SHOWN else f"{shown}, … ({len(names):,} in all)"
-
-
 COLUMNS = ("smiles", "id")
 LINES = 1 << 14
 """Lines that are held at a time."""
@@ -197,7 +195,7 @@ HEADERS = ("smiles", "canonicalsmiles", "isomericsmiles")
 
 def open_smi(path: Path, max_size: int | None = None) -> Table:
     """The table of a .smi file; one whose first line names several columns is read as any other table."""
-    first = next((line for line in Text(path, max_size).lines() if line.strip()), None)
+    first = next((line for line in TextFile(path, max_size).lines() if line.strip()), None)
     if first is None:
         raise UserError(f"{path} is empty")
     headed = plain((first.replace(",", " ").replace(";", " ").split() or [""])[0]) in HEADERS
@@ -212,7 +210,7 @@ class SmiTable(Table):
     columns = COLUMNS
 
     def __init__(self, path: Path, headed: bool, max_size: int | None = None) -> None:
-        self.path, self._headed, self._text = path, headed, Text(path, max_size)
+        self.path, self._headed, self._text = path, headed, TextFile(path, max_size)
 
     def as_written(self, *columns: int) -> Iterator[list[pa.StringArray]]:
         """The columns of these numbers, block after block."""
@@ -263,6 +261,12 @@ class ParquetTable(Table):
             for batch in file.iter_batches(ROWS, columns=wanted, use_threads=False):
                 yield [self._text(batch.column(name), name) for name in wanted]
 
+    @property
+    def readable(self) -> tuple[str, ...]:
+        """The names of the columns that hold text, numbers, dates or truth values."""
+        types = zip(self.columns, self._schema.types, strict=True)
+        return tuple(name for name, kind in types if _is_text(kind) or any(is_plain(kind) for is_plain in PLAIN))
+
     def _text(self, column: pa.Array, name: str) -> pa.StringArray:
         if pa.types.is_dictionary(column.type):
             lengths = pc.binary_length(column.dictionary.cast(pa.binary())).take(column.indices)
@@ -273,6 +277,16 @@ class ParquetTable(Table):
             return pc.fill_null(column.cast(pa.string()), "")
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             raise _not_text(self.path, name, column.type) from None
+
+
+PLAIN = (
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_decimal,
+    pa.types.is_boolean,
+    pa.types.is_date,
+    pa.types.is_timestamp,
+)
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -1,4 +1,4 @@
-"""Text files from outside, as UTF-8 and within limits, a block at a time.
+"""Read text files as UTF-8, within limits, block by block.
 
 A file may be plain or compressed with gzip. It is UTF-8, or UTF-16 where it begins with a byte order mark; bytes that
 are not UTF-8 are read as Windows-1252 (cp1252), which spreadsheets write.
@@ -16,13 +16,13 @@ from cgipool.errors import UserError, in_bytes
 from cgipool.files import check_regular, parsing
 
 MAX_SIZE = 16 * 10**9
-"""Bytes of text, after decompression, that are read unless more are asked for."""
+"""Bytes of text, after decompression, that are read by default."""
 
 MAX_LINE = 4 * 10**6
 """Bytes of the longest line."""
 
 RATIO, FREE = 100, 64 * 10**6
-"""A compressed file may expand this many times, and to this many bytes whatever it takes."""
+"""A compressed file may expand by this factor, and always to this many bytes."""
 
 BLOCK = 1 << 20
 """Bytes that are read at a time."""
@@ -32,7 +32,7 @@ UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 FALLBACK = "cgipool-cp1252"
 
 
-class Text:
+class TextFile:
     """A text file. `max_size` replaces both the usual limit on its bytes and that on its expansion."""
 
     def __init__(self, path: Path, max_size: int | None = None) -> None:
