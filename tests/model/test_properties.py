@@ -1,4 +1,4 @@
-"""What must hold of the network on any graphs: order, company and padding do not matter, and k is exact.
+"""What must hold of the network on any graphs: order, batch and padding do not matter, and k is exact.
 
 The features are continuous; graphs in which scores tie at a cut all the same are left out.
 """
@@ -10,6 +10,11 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from torch import Tensor
+
+from cgipool.data import GraphSet
+from cgipool.data.batch import Batch, Capacity
+from cgipool.model.network import Network
 from small import (
     Case,
     adjacency,
@@ -18,18 +23,13 @@ from small import (
     double,
     kept,
     kept_by_graph,
+    objective,
     random_case,
     random_graphs,
     random_network,
     rows,
     traced,
 )
-from torch import Tensor
-
-from cgipool.data import GraphSet
-from cgipool.data.batch import Batch, Capacity
-from cgipool.model.network import Network
-from cgipool.training.objective import objective
 
 VARIANTS = [(method, form) for method in ("cgi", "cgi-nomi", "cgi-rs") for form in ("paper", "released")]
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from small import Case, Step, adjacency, clear_graphs, kept, random_case, random_network, rows, traced
 from torch import Tensor, nn
 from torch_geometric.data import Batch as PyGBatch
 from torch_geometric.nn import GCNConv, GraphConv, SAGEConv
@@ -12,6 +11,7 @@ from torch_geometric.nn.pool.select.topk import topk
 
 from cgipool.model import layers
 from cgipool.model.level import Level
+from small import Case, Step, adjacency, clear_graphs, kept, random_case, random_network, rows, traced
 
 WIDTH, OUT = 6, 5
 

@@ -5,11 +5,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from small import case_of, random_network
 
 from cgipool.data import GraphSet
 from cgipool.model.level import kept_of
 from cgipool.nn import TopKPooling
+from small import case_of, random_network
 
 NODES = torch.arange(10_001)
 

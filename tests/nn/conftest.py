@@ -1,17 +1,9 @@
-"""One thread, and a generator of the test's own."""
+"""Every test in this folder starts from one seed of torch's global generator."""
 
 from collections.abc import Iterator
 
 import pytest
 import torch
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(autouse=True)

@@ -123,12 +123,12 @@ def test_dropout_of_asap_is_of_training_only_and_not_of_the_gnn() -> None:
         (lambda: TopKPooling(8, 0.5, None, 2.0), "TopKPooling does not support multiplier=2.0: "),
         (lambda: SAGPooling(8, GNN=pyg.GraphConv, min_score=0.2), "SAGPooling does not support min_score=0.2: "),
         (lambda: SAGPooling(8, nonlinearity="relu"), "SAGPooling does not support nonlinearity='relu': "),
-        (lambda: SAGPooling(8, aggr="mean"), "unknown arguments aggr: without a GNN class"),
+        (lambda: SAGPooling(8, aggr="mean"), "unknown arguments aggr: they are for a GNN class"),
         (lambda: CGIPooling(8, GNN=pyg.GraphConv, multiplier=3), "CGIPooling does not support multiplier=3: "),
         (lambda: ASAPooling(8, dropout=1.5), "ASAPooling: dropout must be a probability, not 1.5"),
         (
             lambda: ASAPooling(4)(torch.randn(1, 4), torch.zeros(2, 1).long(), torch.ones(1), edge_attr=torch.ones(1)),
-            "edge_weight and edge_attr are two names",
+            "edge_weight and edge_attr both name the weights",
         ),
     ],
 )

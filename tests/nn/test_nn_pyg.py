@@ -11,6 +11,7 @@ from torch_geometric import nn as pyg
 from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 
+from cgipool import ops
 from cgipool.errors import UserError
 from cgipool.nn import ASAPooling, CGIPooling, PoolingOutput, SAGPooling, TopKPooling, VIPooling
 
@@ -192,6 +193,27 @@ def test_asap_gives_the_weights_of_the_edges_to_a_gnn() -> None:
     close(a.edge_attr, b.edge_attr)
 
 
+def test_asap_averages_the_features_of_merged_edges(monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs = random_batch(2, sizes=(9,), directed=True)
+    edge_index = graphs.edge_index.unique(dim=1)
+    features = torch.randn(edge_index.shape[1], 3, dtype=torch.float64)
+    seen, attention = [], ops.block_attention
+    monkeypatch.setattr(ops, "block_attention", lambda *args: seen.append(attention(*args)) or seen[0])
+    layer = double(ASAPooling(DIM, 0.6))
+    out, plain = layer(graphs.x, edge_index, features), layer(graphs.x, edge_index)
+    assert out.edge_index.tolist() == plain.edge_index.tolist()
+    assert out.edge_attr.shape == (out.edge_index.shape[1], 3)
+    alpha = seen[0].view(9, 9)[out.perm]
+    source, target = edge_index[:, edge_index[0] != edge_index[1]]
+    there = torch.zeros(9, 9, dtype=torch.float64)
+    there[target, source] = 1.0
+    values = torch.zeros(9, 9, 3, dtype=torch.float64)
+    values[target, source] = features[edge_index[0] != edge_index[1]]
+    total = alpha @ there @ alpha.T
+    mean = torch.einsum("pk,klf,ql->pqf", alpha, values, alpha) / torch.where(total > 0, total, 1.0).unsqueeze(2)
+    close(out.edge_attr, mean[out.edge_index[1], out.edge_index[0]])
+
+
 @pytest.mark.parametrize("name", ["cgi", "cgi-rs", "vip", "sag", "topk"])
 def test_scores_are_computed_from_attn(name: str) -> None:
     graphs = random_batch(3)
@@ -223,9 +245,9 @@ def test_infomax_compares_the_features_not_attn() -> None:
         (lambda: CGIPooling(8, negative="none"), "unknown kind of negatives"),
         (lambda: CGIPooling(8, mi="jsd"), "unknown mutual-information bound"),
         (lambda: CGIPooling(8, ratio=1.5), "ratio must be"),
-        (lambda: CGIPooling(8, GNN=pyg.GCNConv, form="released"), "a GNN class goes with form='paper'"),
-        (lambda: SAGPooling(4, GNN=pyg.GATConv, heads=2)(torch.randn(4, 4), COMPLETE), "GATConv gives 2 numbers"),
-        (lambda: ASAPooling(4)(torch.randn(4, 4), COMPLETE, torch.ones(12, 3)), "one number, and not 12 × 3"),
+        (lambda: CGIPooling(8, GNN=pyg.GCNConv, form="released"), "a GNN class needs form='paper'"),
+        (lambda: SAGPooling(4, GNN=pyg.GATConv, heads=2)(torch.randn(4, 4), COMPLETE), "GATConv returns 2 numbers"),
+        (lambda: ASAPooling(4)(torch.randn(4, 4), COMPLETE, torch.ones(12, 3, 1)), "features .* not 12 × 3 × 1"),
         (lambda: ASAPooling(4)(torch.randn(4, 4), COMPLETE, attn=torch.randn(4, 4)), "takes no attn"),
         (lambda: CGIPooling(4, form="released")(torch.randn(4, 4), COMPLETE, attn=torch.randn(4, 4)), "takes no attn"),
     ],

@@ -105,12 +105,12 @@ def test_an_exception_of_ours_is_not_theirs() -> None:
 @pytest.mark.usefixtures("pools")
 def test_from_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The traceback of an exception stays in its process: its text travels."""
-    from cgipool.model.network import Network
+    from cgipool.model.build import build_network
 
     def train_split(*arguments: object) -> None:
         from cgipool.model.layers import InputSize
 
-        Network(InputSize(1, 0), 2, method="failing_pools:Unready")
+        build_network(InputSize(1, 0), 2, method="failing_pools:Unready")
 
     monkeypatch.setattr(jobs, "train_split", train_split)
     stop = type("Stop", (), {"is_set": lambda self: False})()

@@ -1,4 +1,4 @@
-"""What every pooling method is held to, as rules that can be run on any of them, a user's own included."""
+"""The contract of pooling methods: rules that can be checked on every method, including a user's own."""
 
 import warnings
 from collections.abc import Callable, Iterable
@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 import torch
 
-from cgipool.contract.aligned import aligned
+from cgipool.contract.aligned import aligned, edge_data
 from cgipool.contract.fast import splits, static_shapes
 from cgipool.contract.learns import gradients, overfits
-from cgipool.contract.same import company, draws, node_order, padding, save_and_load
+from cgipool.contract.same import alone, draws, node_order, padding, save_and_load
 from cgipool.contract.subject import Broken, NotApplicable, batch_of, graphs_of, network_of, precision
+from cgipool.errors import UserError
 from cgipool.pool import method_named
 from cgipool.pool.own import told
 from cgipool.training.parallel import one_thread
@@ -19,40 +20,42 @@ __all__ = ["FAST", "RULES", "Finding", "broken_rules", "check_method", "slow_bec
 
 
 class Finding(NamedTuple):
-    """What a rule found."""
+    """The result of a rule."""
 
     rule: str
     ok: bool | None
     """None: the rule does not apply."""
     said: str
-    """One line on what was seen, what is wrong, or why the rule does not apply."""
+    """One line: what was observed, what is wrong, or why the rule does not apply."""
 
 
 Rule = Callable[[str], str]
-"""Takes a method's name and says what was seen; raises `Broken` or `NotApplicable`."""
+"""Takes a method's name and returns what was observed; raises `Broken` or `NotApplicable`."""
 
 FAST: dict[str, Rule] = {"splits": splits, "static shapes": static_shapes}
-"""What the fast engine needs. A method that fails one of these keeps the contract and trains in the plain loop."""
+"""Rules of the fast engine. A method that fails one of these satisfies the contract but trains in the plain loop."""
 
 RULES: dict[str, Rule] = {
     "aligned": aligned,
     "node order": node_order,
-    "company": company,
+    "batch": alone,
     "padding": padding,
     "gradients": gradients,
     "draws": draws,
     "save and load": save_and_load,
     "overfits": overfits,
+    "edge data": edge_data,
     **FAST,
 }
 
 
 def check_method(name: str) -> list[Finding]:
-    """Run all rules on the method of that name (or "package.module:Class"). An exception in the method is a finding of
-    the rule that met it; where the network does not run at all, the rules after the first one say so."""
-    method_named(name)
+    """Run all rules on a method, given by name or as "package.module:Class". An exception in the method is a finding of
+    the rule that caused it. If the network does not run at all, all rules after the first say so."""
+    if method_named(name).classical:
+        raise UserError(f"{name} is not a pooling method, so the contract does not apply to it")
     with one_thread(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the rules alone decide, not how warnings are treated here
+        warnings.simplefilter("ignore")  # only the rules decide, whatever warnings do here
         first, *rest = RULES
         findings = [_finding(first, name)]
         if findings[0].ok is False and not _runs(name):
@@ -61,12 +64,12 @@ def check_method(name: str) -> list[Finding]:
 
 
 def broken_rules(findings: Iterable[Finding]) -> list[str]:
-    """The rules that failed, without those of the fast engine."""
+    """Return the rules that failed, except those of the fast engine."""
     return [finding.rule for finding in findings if finding.ok is False and finding.rule not in FAST]
 
 
 def slow_because(findings: Iterable[Finding]) -> str | None:
-    """What keeps the method out of the fast engine; None: nothing."""
+    """Return why the fast engine cannot run the method; None if it can."""
     # Static shapes come last and name a line of code, so they are the better reason.
     reasons = [finding.said for finding in findings if finding.rule in FAST and not finding.ok]
     return reasons[-1] if reasons else None

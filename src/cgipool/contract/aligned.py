@@ -1,4 +1,4 @@
-"""The rule that features, nodes and edges of a level belong together.
+"""The rules that features, nodes, edges and edge data of a level are aligned.
 
 Shapes: C positions, B graphs, F features.
 """
@@ -8,15 +8,74 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cgipool.contract.subject import ROOM, WIDTH, Broken, NotApplicable, batch_of, graphs_of, network_of, ways
+from cgipool.contract.subject import (
+    ROOM,
+    WIDTH,
+    Broken,
+    NotApplicable,
+    batch_of,
+    graphs_of,
+    logits_of,
+    must_agree,
+    network_of,
+    ways,
+    with_edge_data,
+)
+from cgipool.errors import UserError
 from cgipool.model.level import Level, SparseLevel
 from cgipool.pool import Pooled
 
 
 @torch.no_grad()
+def edge_data(name: str) -> str:
+    """After every pool the edges that are left have their labels, attributes and weights, and a network that reads them
+    has the same logits on static and on compact levels. The rule does not apply to pools that make new edges."""
+    graphs = with_edge_data(graphs_of())
+    logits = []
+    for compact in ways(name):
+        model = network_of(name, compact=compact, conv="gine").eval()
+        pools = getattr(model, "pools", None)
+        if pools is None:
+            raise NotApplicable("a model without pools")
+        hooks = [pool.register_forward_hook(_look_at_edges) for pool in pools]
+        try:
+            logits.append(logits_of(model, batch_of(graphs, room=None if compact else ROOM))[: graphs.n_graphs])
+        except UserError as reason:
+            raise NotApplicable(str(reason)) from None
+        for hook in hooks:
+            hook.remove()
+    must_agree("with edge features the logits are others on compact levels", logits[-1], logits[0])
+    return "the edges that are left keep their labels, attributes and weights"
+
+
+def _look_at_edges(module: nn.Module, inputs: tuple[Any, ...], pooled: Any) -> None:
+    """As a forward hook: every entry has the data of the edge between the nodes that its ends were at first."""
+    before, after = inputs[1], pooled.level
+    if isinstance(before, SparseLevel) and isinstance(after, SparseLevel):
+        known, left = _numbers(before), _numbers(after)
+        _demand(bool(((left == known) | (left < 0)).all()), "the edges that are left have the data of other edges")
+
+
+def _numbers(level: SparseLevel) -> Tensor:
+    """[C, C] the number in the batch of each living edge, by the first positions of its ends; −1 elsewhere."""
+    row_ptr, neighbor = level.edges
+    first = len(level.origin.edges.code) if level.origin.edges is not None else 0
+    own = torch.arange(len(level.alive)).repeat_interleave(torch.diff(row_ptr))
+    other = neighbor[: len(own)].long()
+    there = (level.alive[own] > 0) & (level.alive[other] > 0)
+    _demand(len(level.edge_numbers) >= len(own), "a level has edges without a number")
+    number = level.edge_numbers[: len(own)].long()
+    _demand(bool((number[there] < first).all()), "an edge has a number that no edge of the batch has")
+    nodes = ROOM.positions
+    matrix = torch.full((nodes, nodes), -1)
+    matrix[level.position[own[there]], level.position[other[there]]] = number[there]
+    return matrix
+
+
+@torch.no_grad()
 def aligned(name: str) -> str:
-    """After every pool: one row of features per position, 0 at the dead, a level that agrees with itself, and edges
-    only among living nodes of one graph, in both directions; where edges are kept, they are those of the kept nodes."""
+    """After every pool: one row of features per position, 0 at dropped nodes; a consistent level; and edges only
+    between living nodes of one graph, in both directions. Edges between kept nodes are the edges they had."""
     for compact in ways(name):
         model = network_of(name, compact=compact).eval()
         pools = getattr(model, "pools", None)
@@ -31,7 +90,7 @@ def aligned(name: str) -> str:
 
 
 def _look(module: nn.Module, inputs: tuple[Any, ...], pooled: Any) -> None:
-    """As a forward hook: it looks before the next layer stumbles."""
+    """Check as a forward hook, before the next layer fails."""
     if not isinstance(pooled, Pooled):
         raise Broken(f"a pool must return Pooled(x, level), not a {type(pooled).__name__}")
     before, after = inputs[1], pooled.level
@@ -59,7 +118,7 @@ def _features(x: Tensor, before: Level, level: Level) -> None:
     _demand(bool(x.isfinite().all()), "features are not finite")
     dropped = level.alive == 0
     if len(before.alive) == len(level.alive):
-        dropped &= before.alive > 0  # what was dead before may stay as it came
+        dropped &= before.alive > 0  # nodes dropped earlier may keep their features
     _demand(bool((x[dropped] == 0).all()), "features of dropped nodes must be 0")
 
 
@@ -79,7 +138,7 @@ def _nodes(level: Level) -> None:
 
 
 def _adjacency(level: Level) -> Tensor:
-    """[C, C] who adds to whose sum."""
+    """[C, C] which position contributes to which sum."""
     return level.neighbor_sum(torch.eye(len(level.alive), dtype=level.alive.dtype))
 
 
@@ -87,14 +146,14 @@ def _edges(a: Tensor, level: Level) -> None:
     alive, graph = level.alive > 0, level.graph
     _demand(bool((a[~alive] == 0).all() and (a[:, ~alive] == 0).all()), "an edge ends at a dropped node")
     _demand(bool((a[graph[:, None] != graph] == 0).all()), "an edge joins two graphs")
-    _demand(torch.allclose(a, a.T), "an edge goes one way only, or weighs more one way than the other")
+    _demand(torch.allclose(a, a.T), "an edge exists or has its weight in one direction only")
 
 
 def _induced(before: SparseLevel, after: SparseLevel, a: Tensor) -> None:
-    """Living nodes were alive before, in the same graph, and have the edges that they had among themselves."""
+    """Living nodes were alive before, in the same graph, and have the edges that were between them."""
     living = (after.alive > 0).nonzero().squeeze(1)
     match = after.position[living, None] == torch.where(before.alive > 0, before.position, -1)
-    _demand(bool((match.sum(1) == 1).all()), "a kept node is none of the nodes before")
+    _demand(bool((match.sum(1) == 1).all()), "a kept node did not exist before")
     source = match.long().argmax(1)
-    _demand(torch.equal(before.graph[source], after.graph[living]), "a node has changed its graph")
-    _demand(torch.equal(_adjacency(before)[source][:, source], a[living][:, living]), "kept nodes have other edges")
+    _demand(torch.equal(before.graph[source], after.graph[living]), "a node has moved to another graph")
+    _demand(torch.equal(_adjacency(before)[source][:, source], a[living][:, living]), "kept nodes have different edges")

@@ -1,5 +1,5 @@
-"""What the fast engine needs: shapes that do not depend on the data, nothing read back from the device, and splits that
-can be stacked.
+"""What the fast engine needs: shapes that do not depend on the data, no value read back from the device, and splits
+that can be stacked.
 
 Shapes: S splits.
 """
@@ -17,7 +17,17 @@ from torch._subclasses.fake_tensor import (
 from torch.func import functional_call, stack_module_state
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from cgipool.contract.subject import CLASSES, ROOM, Broken, batch_of, graphs_of, must_agree, network_of, only_compact
+from cgipool.contract.subject import (
+    CLASSES,
+    ROOM,
+    TASK,
+    Broken,
+    batch_of,
+    graphs_of,
+    must_agree,
+    network_of,
+    only_compact,
+)
 from cgipool.data.batch import Batch, stack
 from cgipool.model.network import Model
 from cgipool.pool.own import place_of
@@ -25,7 +35,7 @@ from cgipool.training.objective import objective
 
 
 def splits(name: str) -> str:
-    """Three splits stacked through `vmap`, with draws of their own, have each one's own loss and gradients."""
+    """Three splits stacked by `vmap`, each with its own random draws, have the losses and gradients of each alone."""
     only_compact(name)
     models = [network_of(name, seed, dropout=0.5).train() for seed in range(3)]
     drawn = enumerate(([0, 1, 2, 3], [5, 4], [3, 2, 5, 0, 1]))
@@ -37,19 +47,19 @@ def splits(name: str) -> str:
         return _loss(models[0], weights | buffers, batch)
 
     losses = torch.vmap(one)(weights, buffers, stack(batches))
-    must_agree("a stacked split has another loss", losses, torch.stack([loss for loss, _ in alone]))
+    must_agree("a stacked split has a different loss", losses, torch.stack([loss for loss, _ in alone]))
     if weights:
         losses.sum().backward()
     for parameter, weight in weights.items():
         mine = torch.stack([grads[parameter] for _, grads in alone])
         given = torch.zeros_like(mine) if weight.grad is None else weight.grad
-        must_agree(f"a stacked split has another gradient of {parameter}", given, mine)
+        must_agree(f"a stacked split has a different gradient of {parameter}", given, mine)
     return "three stacked splits have the losses and gradients that each has alone"
 
 
 def _loss(model: Model, state: Mapping[str, Tensor], batch: Batch) -> Tensor:
     output = functional_call(model, dict(state), (batch,))
-    return objective(output, batch, torch.ones(CLASSES, dtype=torch.float64), 1.0)
+    return objective(output, batch, TASK, torch.ones(CLASSES, dtype=torch.float64), 1.0)
 
 
 def _loss_and_gradients(model: Model, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
@@ -62,7 +72,7 @@ def _loss_and_gradients(model: Model, batch: Batch) -> tuple[Tensor, dict[str, T
 
 
 def static_shapes(name: str) -> str:
-    """Forward and backward run on tensors that have shapes and no values: nothing asks for a value."""
+    """Forward and backward run on tensors with shapes but no values: nothing reads a value."""
     only_compact(name)
     model = network_of(name, compact=False, dropout=0.5).train()
     batch = batch_of(graphs_of(), room=ROOM)
@@ -82,7 +92,7 @@ def static_shapes(name: str) -> str:
 
 
 class _ReadsValues(Exception):
-    """An operation that reads values of a tensor, in words."""
+    """Describe an operation that reads values of a tensor."""
 
 
 class _Watching(TorchDispatchMode):
@@ -97,7 +107,7 @@ class _Watching(TorchDispatchMode):
 
 
 def _named(func: Any) -> str:
-    """An operation of torch as its user knows it."""
+    """Return the name of a torch operation as users know it."""
     plain = str(func).removeprefix("aten.").split(".")[0].strip("_")
     if plain == "local_scalar_dense":
         return "a value read back (.item(), .tolist(), int(), float(), bool() or if)"

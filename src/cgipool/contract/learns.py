@@ -1,4 +1,4 @@
-"""Rules on learning: gradients reach every weight, and a small set can be learnt by heart."""
+"""Rules on learning: gradients reach every weight, and a small set can be overfitted."""
 
 import math
 import re
@@ -8,6 +8,7 @@ import torch
 
 from cgipool.contract.subject import (
     CLASSES,
+    TASK,
     Broken,
     NotApplicable,
     batch_of,
@@ -29,20 +30,20 @@ from cgipool.training.optimiser import Adam
 from cgipool.training.recipe import PAPER
 
 TRIES = 8
-"""A gradient must reach a weight in one network of so many; two are always tried."""
+"""A gradient must reach each weight in at least one of this many networks; two are always tried."""
 
 VANISHING = 1e-12
 """In double precision, less than this is rounding."""
 
 GRAPHS, WIDTH, RATE, STEPS, EVERY = 32, 32, 0.01, 300, 10
-"""Graphs to learn by heart, the network's width, the learning rate, steps at most, steps between two looks."""
+"""Number of graphs to overfit, width, learning rate, maximum number of steps, and steps between two checks."""
 
 
 def gradients(name: str) -> str:
     """Gradients are finite and reach every weight, the method's own loss added with weight 1.
 
-    A pool's weight must be reached on one of the levels: after the last pool nobody looks at edges, and on graphs that
-    are smooth already a weight that matters only at the kink of an activation may not matter at all.
+    A gradient must reach a pool's weight on at least one level: edges do not matter after the last pool, and on graphs
+    with nearly equal features, a weight that acts only at the kink of an activation may have no effect.
     """
     for compact in ways(name):
         unreached: set[str] | None = None
@@ -62,7 +63,7 @@ def gradients(name: str) -> str:
 def _gradient_sizes(model: Model, batch: Batch) -> dict[str, float]:
     """The largest entry of each weight's gradient."""
     weights = _weights(model.train())
-    objective(model(batch), batch, torch.ones(CLASSES, dtype=torch.float64), 1.0).backward()
+    objective(model(batch), batch, TASK, torch.ones(CLASSES, dtype=torch.float64), 1.0).backward()
     return {name: 0.0 if w.grad is None else w.grad.abs().max().item() for name, w in weights.items()}
 
 
@@ -79,7 +80,7 @@ def _weights(model: Model) -> dict[str, torch.nn.Parameter]:
 
 @precision(torch.float32)
 def overfits(name: str) -> str:
-    """Some graphs of the built-in data set are learnt by heart, in single precision as in any training."""
+    """Some graphs of the built-in data set can be overfitted, in single precision as in training."""
     graphs = motifs(GRAPHS)
     encoder = Encoder.fit(graphs)
     batch = Batcher(graphs, encoder.encode(graphs)).batch(np.arange(GRAPHS))
@@ -91,12 +92,12 @@ def overfits(name: str) -> str:
     _weights(model)
     best, steps = _learn(name, model, batch)
     if best < GRAPHS:
-        raise Broken(f"{best} of {GRAPHS} graphs of motifs are learnt in {steps} steps")
-    return f"{GRAPHS} graphs of motifs are learnt by heart in {steps} steps"
+        raise Broken(f"{best} of {GRAPHS} graphs of motifs are classified correctly after {steps} steps")
+    return f"{GRAPHS} graphs of motifs are all classified correctly after {steps} steps"
 
 
 def _learn(name: str, model: Model, batch: Batch) -> tuple[int, int]:
-    """How many graphs were ever told right at once, and after how many steps all were."""
+    """Return the highest number of graphs classified correctly at once, and the steps until all were."""
     optimizer = Adam(model.parameters(), RATE)
     method, even = method_named(name), torch.ones(len(batch.y.unique()))
     best = 0
@@ -106,7 +107,7 @@ def _learn(name: str, model: Model, batch: Batch) -> tuple[int, int]:
             if best == GRAPHS:
                 return best, step
         output = model.train()(batch._replace(key=torch.tensor(step)))
-        loss = objective(output, batch, even, method.weight(PAPER.alpha, step + 1))
+        loss = objective(output, batch, TASK, even, method.weight(PAPER.alpha, step + 1))
         model.zero_grad()
         loss.backward()
         optimizer.step()

@@ -1,4 +1,5 @@
-"""Rules on what must not change a result: the order of nodes, the company, padding, torch's generator, a save."""
+"""Rules on what must not change a result: node order, the other graphs of a batch, padding, torch's generator,
+saving."""
 
 import tempfile
 from pathlib import Path
@@ -34,31 +35,31 @@ def node_order(name: str) -> str:
             graphs = graphs_of(seed)
             logits = logits_of(model, batch_of(graphs))
             if not torch.equal(logits, logits_of(model, batch_of(graphs, key=1))):
-                raise NotApplicable("draws at random in evaluation mode, where a node is known by its place")
+                raise NotApplicable("draws random numbers in evaluation mode, which depend on the position of a node")
             must_agree(
-                "with the nodes in another order the logits change (or scores tie)",
+                "the logits change with the order of the nodes (or scores tie)",
                 logits_of(model, batch_of(relabelled(graphs, seed))),
                 logits,
             )
     return "the same logits with the nodes of each graph in another order"
 
 
-def company(name: str) -> str:
-    """A graph's logits are those it has alone."""
+def alone(name: str) -> str:
+    """A graph has the same logits alone and in a batch."""
     for compact in ways(name):
         model = network_of(name, compact=compact)
         for seed in SEEDS:
             graphs = graphs_of(seed)
             order = list(reversed(range(graphs.n_graphs)))
             alone = torch.cat([logits_of(model, batch_of(graphs, [g])) for g in order])
-            beside = "a graph's logits depend on the graphs beside it"
+            beside = "a graph's logits depend on the other graphs of the batch"
             must_agree(beside, logits_of(model, batch_of(graphs, order)), alone)
             must_agree(beside, logits_of(model, batch_of(graphs)), alone.flip(0))
     return "a graph in a batch has the logits that it has alone"
 
 
 def padding(name: str) -> str:
-    """With room for more, and on static or compact levels, the logits and the method's own loss are the same."""
+    """Padding, and static or compact levels, change neither the logits nor the method's own loss."""
     only_compact(name)
     static, compact = (network_of(name, compact=c, dropout=0.5) for c in (False, True))
     for training in (False, True):
@@ -92,11 +93,13 @@ def draws(name: str) -> str:
                     before = torch.get_rng_state()
                     seen.append(_answers(model, batch, training))
                     if not torch.equal(before, torch.get_rng_state()):
-                        raise Broken("draws from torch's global generator; level.uniform draws by the step's key")
+                        raise Broken(
+                            "draws from torch's global generator; use level.uniform, which draws by the step's key"
+                        )
                 for one, other in zip(*seen, strict=True):
                     if not torch.equal(one, other):
-                        raise Broken("the same step gives another output when it is run again")
-    return "the same key gives the same output, and torch's generator is left alone"
+                        raise Broken("the same step gives a different output when it is repeated")
+    return "the same key gives the same output, and torch's generator is not used"
 
 
 def save_and_load(name: str) -> str:
@@ -108,7 +111,9 @@ def save_and_load(name: str) -> str:
         save_tensors(path, copy_of(model), {})
         other.load_state_dict(load_tensors(path)[0])
     if not torch.equal(logits_of(model, batch), logits_of(other, batch)):
-        raise Broken("loaded weights give other logits: what the network needs is not all in its state_dict")
+        raise Broken(
+            "loaded weights give different logits: the state_dict does not contain everything that the network needs"
+        )
     pools = getattr(model, "pools", None)
     pool = model if pools is None else getattr(pools[0], "layer", pools[0])
     if type(pool).__name__ not in repr(model):

@@ -5,6 +5,7 @@ Shapes: N nodes, B graphs.
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,16 @@ from torch import Tensor
 from cgipool.data.batch import Batch, Batcher, Capacity
 from cgipool.data.features import Inputs
 from cgipool.data.graphs import GraphSet
-from cgipool.model.baselines import build_model
+from cgipool.model.build import build_model
 from cgipool.model.layers import InputSize
 from cgipool.model.network import Model
 from cgipool.pool import Sizes, method_named
+from cgipool.task.classification import Classification
 
-SIZES, EDGELESS, FLOATS, CLASSES, WIDTH = (7, 1, 5, 12, 2, 9), 2, 4, 3, 16
+SIZES, EDGELESS, FLOATS, CLASSES, WIDTH, KINDS = (7, 1, 5, 12, 2, 9), 2, 4, 3, 16, 4
 """Graph 1 has one node, graph 2 no edges."""
+
+TASK = Classification(tuple(map(str, range(CLASSES))))
 
 RATIO = 0.7
 
@@ -59,7 +63,9 @@ def graphs_of(seed: int = 0, sizes: Sequence[int] = SIZES) -> GraphSet:
     source, target = (np.concatenate([pair[side] + s for pair, s in zip(ends, start, strict=True)]) for side in (0, 1))
     attributes = generator.normal(size=(int(sum(sizes)), FLOATS)).astype(np.float32)
     y = np.arange(len(sizes)) % CLASSES
-    return GraphSet.from_edges("small", sizes, source, target, y, attributes=attributes)
+    truth = np.random.default_rng([seed, 1]).random(int(sum(sizes))) < 0.5
+    truth[start] = True
+    return GraphSet.from_edges("small", sizes, source, target, y, attributes=attributes, node_truth=truth)
 
 
 def relabelled(graphs: GraphSet, seed: int) -> GraphSet:
@@ -69,23 +75,41 @@ def relabelled(graphs: GraphSet, seed: int) -> GraphSet:
     new = np.concatenate([start + generator.permutation(n) for start, n in parts])
     source, target = new[graphs.edge_source], new[graphs.edge_source + graphs.edge_disp]
     assert graphs.attributes is not None
-    attributes = graphs.attributes[np.argsort(new)]
-    return GraphSet.from_edges(graphs.name, graphs.sizes, source, target, graphs.y, attributes=attributes)
+    assert graphs.node_truth is not None
+    attributes, truth = graphs.attributes[np.argsort(new)], graphs.node_truth[np.argsort(new)]
+    return GraphSet.from_edges(
+        graphs.name, graphs.sizes, source, target, graphs.y, attributes=attributes, node_truth=truth
+    )
+
+
+def with_edge_data(graphs: GraphSet, seed: int = 0) -> GraphSet:
+    """The same graphs with a label, an attribute and a weight on every edge, other ones in the other direction."""
+    generator = np.random.default_rng(seed)
+    return replace(
+        graphs,
+        edge_category=generator.integers(0, KINDS, (graphs.n_edges, 1)).astype(np.int32),
+        edge_category_names=(tuple(map(str, range(KINDS))),),
+        edge_attributes=generator.normal(size=(graphs.n_edges, 1)).astype(np.float32),
+        edge_weight=generator.uniform(0.5, 1.5, graphs.n_edges).astype(np.float32),
+    )
 
 
 def batch_of(graphs: GraphSet, ids: Sequence[int] | None = None, key: int = 0, room: Capacity | None = None) -> Batch:
     """Some of the graphs, by default all, in double precision."""
     chosen = np.arange(graphs.n_graphs) if ids is None else np.asarray(ids)
-    batcher = Batcher(graphs, Inputs(np.zeros((graphs.n_nodes, 0), np.int32), 0, graphs.attributes))
+    edges = None if graphs.edge_category is None else Inputs(graphs.edge_category, KINDS, graphs.edge_attributes)
+    batcher = Batcher(graphs, Inputs(np.zeros((graphs.n_nodes, 0), np.int32), 0, graphs.attributes, edges))
     batch = batcher.batch(chosen, key, room)
     return Batch(*(t.double() if t.is_floating_point() else t for t in batch))
 
 
-def network_of(name: str, seed: int = 0, compact: bool | None = None, dropout: float = 0.0) -> Model:
-    """A narrow network with random weights in double precision; static where the method can be, if nothing is said."""
+def network_of(name: str, seed: int = 0, compact: bool | None = None, dropout: float = 0.0, conv: str = "gcn") -> Model:
+    """A narrow network with random weights in double precision; static where the method can be, if nothing is said. A
+    convolution other than a GCN reads the data of `with_edge_data`."""
+    inputs = InputSize(0, FLOATS, edges=None if conv == "gcn" else InputSize(KINDS, 1))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = build(name, InputSize(0, FLOATS), np.ones(CLASSES) / CLASSES, Sizes.of(SIZES), WIDTH, dropout)
+        model = build(name, inputs, np.ones(CLASSES) / CLASSES, Sizes.of(SIZES), WIDTH, dropout, conv)
         with torch.no_grad():
             for parameter, value in model.named_parameters():
                 if parameter.endswith("bias"):  # zeros would hide one that is left out
@@ -94,14 +118,16 @@ def network_of(name: str, seed: int = 0, compact: bool | None = None, dropout: f
     return model.double()
 
 
-def build(name: str, inputs: InputSize, shares: Any, sizes: Sizes, width: int, dropout: float) -> Model:
-    """A model of a method, as the paper's recipe has it but for its width."""
+def build(
+    name: str, inputs: InputSize, shares: Any, sizes: Sizes, width: int, dropout: float, conv: str = "gcn"
+) -> Model:
+    """A model of a method, as the paper's recipe has it but for its width and convolution."""
     return build_model(
         name,
         inputs,
-        list(shares),
+        torch.tensor(shares, dtype=torch.float32).log(),
         form="paper",
-        conv="gcn",
+        conv=conv,
         width=width,
         levels=3,
         readout="max-mean",

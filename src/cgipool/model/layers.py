@@ -1,12 +1,13 @@
-"""Graph convolutions, each told by one formula. They act on a `Level`, so a coarsened graph needs no special case.
+"""Graph convolutions, one formula each. They act on a `Level`, so a coarsened graph needs no special case.
 
-Shapes: x is [C, in], or the batch itself for a layer that reads the input features; the result is [C, out]. With
-`rectify` a ReLU follows, which some layers compute on the way.
+Shapes: x is [C, in], or the batch itself for a layer that reads the input features; the result is [C, out]. With `relu`
+a ReLU follows, which some layers compute on the way. A is the weighted adjacency where edges have weights.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -27,6 +28,10 @@ class InputSize:
     """Float columns."""
     silent: tuple[int, ...] = ()
     """One-hot columns that stand for what training never shows."""
+    edges: "InputSize | None" = None
+    """The width of the edge features; None where there are none or they are not read."""
+    descriptors: int = 0
+    """Descriptors of a graph, which join the readout."""
 
     @property
     def width(self) -> int:
@@ -62,6 +67,55 @@ class InputLinear(nn.Module):
             return ops.lookup(self.weight, batch.category)
         dense = batch.floats @ self.weight[columns:]
         return dense + ops.lookup(self.weight[:columns], batch.category) if columns else dense
+
+    def extra_repr(self) -> str:
+        """Shown in the module's repr."""
+        return f"{self.size.columns} one-hot + {self.size.floats} float columns, {self.weight.shape[1]}"
+
+
+class EdgeTerms(NamedTuple):
+    """The embedded features of a level's edges: those of entry i are table[code[i]]."""
+
+    table: Tensor
+    """[T, out]."""
+    code: Tensor
+    """[E] int32."""
+    back: Tensor
+    """[E] int32: the rows of the reverse edges."""
+    each: bool
+    """Whether every entry has a row of its own."""
+
+
+class EdgeLinear(nn.Module):
+    """e W for the input features e of the edges, categories and floats.
+
+    Without floats the few kinds of edges are embedded, not every edge.
+    """
+
+    def __init__(self, size: InputSize, out: int) -> None:
+        super().__init__()
+        self.size = size
+        self.weight = nn.Parameter(torch.empty(size.width, out))
+        bound = 1.0 / math.sqrt(max(size.width, 1))
+        nn.init.uniform_(self.weight, -bound, bound)
+        with torch.no_grad():
+            self.weight[list(size.silent)] = 0.0
+
+    def forward(self, level: Level) -> EdgeTerms:
+        """The features of a level's edges, which are those of the batch's."""
+        data, number = level.origin.edges, level.edge_numbers
+        if data is None or not (len(data.code) or len(data.floats)):  # a batch without a single edge
+            nothing = torch.zeros_like(level.lists[1])
+            return EdgeTerms(self.weight.new_zeros(1, self.weight.shape[1]), nothing, nothing, False)
+        reverse = number if not len(data.reverse) else data.reverse.index_select(0, number)
+        columns = self.size.columns
+        if not self.size.floats:
+            table = ops.lookup(self.weight[:columns], data.kind)
+            return EdgeTerms(table, data.code.index_select(0, number), data.code.index_select(0, reverse), False)
+        table = data.floats @ self.weight[columns:]
+        if columns:
+            table = table + ops.lookup(self.weight[:columns], data.kind.index_select(0, data.code))
+        return EdgeTerms(table, number, reverse, True)
 
     def extra_repr(self) -> str:
         """Shown in the module's repr."""
@@ -104,6 +158,8 @@ def _glorot(width: Width, out: int) -> float:
 
 class GCN(nn.Module):
     """Â (x W) + b, with Â = D^-½ (A + I) D^-½ (Kipf and Welling, 2017)."""
+
+    needs_positive_weights = True
 
     def __init__(self, width: Width, out: int, bias: bool = True) -> None:
         super().__init__()
@@ -161,6 +217,8 @@ def _activated(x: Tensor, relu: bool) -> Tensor:
 class SAGE(_RootAndNeighbors):
     """(D⁻¹ A x) W_n + b + x W_s: GraphSAGE with the mean aggregator (Hamilton et al., 2017)."""
 
+    needs_positive_weights = True
+
     def forward(self, x: Tensor | Batch, level: Level, relu: bool = False) -> Tensor:
         """The mean over neighbours."""
         return _activated(self._sum(x, level.neighbor_mean), relu)
@@ -192,5 +250,85 @@ class GIN(nn.Module):
         return _activated(self.second(hidden), relu)
 
 
-CONVOLUTIONS = {"gcn": GCN, "gcn-root": RootGCN, "sage": SAGE, "gin": GIN}
+class GINE(nn.Module):
+    """relu((x + Σ_j a_ij relu(x_j + e_ij W_e)) W_1 + b_1) W_2 + b_2: GIN with edge features, ε = 0 (Hu et al., 2020:
+    Strategies for Pre-training Graph Neural Networks).
+
+    Messages need node and edge features of one width, so the first level's input is embedded before. Without edge
+    features e is 0.
+    """
+
+    reads_edges = True
+
+    def __init__(self, width: Width, out: int, bias: bool = True, edges: InputSize | None = None) -> None:
+        super().__init__()
+        self.embed = InputLinear(width, out) if isinstance(width, InputSize) else None
+        inputs = out if isinstance(width, InputSize) else width
+        if self.embed is not None:
+            self.embed.reset(_glorot(width, out))
+        bound = 1.0 / math.sqrt(inputs)
+        self.linear = Linear(inputs, out)
+        self.linear.reset(bound)
+        self.bias = nn.Parameter(torch.empty(out).uniform_(-bound, bound))
+        self.second = nn.Linear(out, out, bias=bias)
+        self.edges = None if edges is None else EdgeLinear(edges, inputs)
+
+    def forward(self, x: Tensor | Batch, level: Level, relu: bool = False) -> Tensor:
+        """The sum of the messages, through a perceptron."""
+        h: Tensor = x if self.embed is None else self.embed(x)  # type: ignore[assignment]
+        if self.edges is None:
+            around = level.neighbor_sum(F.relu(h))
+        else:
+            table, code, back, each = self.edges(level)
+            around = ops.gine(h, table, level.alive, *level.lists, code, back, *level.entry_weights, each)
+        hidden = F.relu(self.linear(h + around) + self.bias)
+        return _activated(self.second(hidden), relu)
+
+
+HEADS = 4
+"""Attention heads, if the width can be divided by them; Shi et al. use 2 to 4 per layer."""
+
+
+class TransformerConv(nn.Module):
+    """Σ_j α_ij (x_j W_v + e_ij W_e) + x W_s + b with α_ij = softmax_j (x_i W_q + b_q) · (x_j W_k + e_ij W_e) / √d, for
+    each head (Shi et al., 2021: Masked Label Prediction). An edge of weight a counts as a parallel edges.
+
+    Without biases of keys and values: the first cancels in the softmax, the second is b where a node has neighbours.
+    """
+
+    reads_edges = True
+    needs_positive_weights = True
+
+    def __init__(self, width: Width, out: int, bias: bool = True, edges: InputSize | None = None) -> None:
+        super().__init__()
+        self.heads = math.gcd(HEADS, out)
+        self.query, self.key, self.value, self.root = (_linear(width, out) for _ in range(4))
+        bound = 1.0 / math.sqrt(_width(width))
+        for linear in (self.query, self.key, self.value, self.root):
+            linear.reset(bound)
+        self.query_bias = nn.Parameter(torch.zeros(out))
+        self.bias = nn.Parameter(torch.zeros(out)) if bias else None
+        self.edges = None if edges is None else EdgeLinear(edges, out)
+
+    def forward(self, x: Tensor | Batch, level: Level, relu: bool = False) -> Tensor:
+        """Attention to the neighbours."""
+        query, key, value = self.query(x) + self.query_bias, self.key(x), self.value(x)
+        row_ptr, neighbor = level.lists
+        if self.edges is None:
+            table, code, each = value.new_zeros(1, value.shape[1]), torch.zeros_like(neighbor), False
+            back = code
+        else:
+            table, code, back, each = self.edges(level)
+        lists = (level.alive, row_ptr, neighbor, code, back, *level.entry_weights)
+        out = ops.attend(query, key, value, table, *lists, self.heads, each)[0] + self.root(x)
+        return _activated(out if self.bias is None else out + self.bias, relu)
+
+
+CONVOLUTIONS = {"gcn": GCN, "gcn-root": RootGCN, "sage": SAGE, "gin": GIN, "gine": GINE, "transformer": TransformerConv}
 """The backbone's convolutions by name. Each may be built without the bias that it adds last."""
+
+
+def convolution(name: str, width: Width, out: int, bias: bool, edges: InputSize | None) -> nn.Module:
+    """The convolution of that name; `edges` is the width of the edge features, for those that read them."""
+    built: Callable[..., nn.Module] = CONVOLUTIONS[name]
+    return built(width, out, bias, edges) if hasattr(built, "reads_edges") else built(width, out, bias)

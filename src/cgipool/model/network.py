@@ -3,22 +3,20 @@
 Shapes: C positions, B graphs, d width, L levels.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cgipool import ops
-from cgipool.data.batch import Batch
-from cgipool.errors import UserError, unknown
-from cgipool.model.layers import CONVOLUTIONS, InputSize, Width
-from cgipool.model.level import GATES, Level
-from cgipool.model.norm import NORMS
-from cgipool.model.readout import ReadoutsSideBySide, SumOfReadouts, jumping_named
-from cgipool.pool import Sizes, method_named
+from cgipool.data.batch import Batch, Share
+from cgipool.data.graphs import GraphSet
+from cgipool.errors import UserError
+from cgipool.model.level import Level
 from cgipool.pool.base import NOTHING, Pooled
 
 HEAD_SITE = 1000
@@ -26,130 +24,154 @@ HEAD_SITE = 1000
 
 
 class Output(NamedTuple):
-    """What the network says of a batch."""
+    """The network's output for a batch."""
 
     logits: Tensor
     """[B, classes]."""
     own_loss: Tensor
-    """The method's own losses, added up by level and averaged over levels; a scalar."""
+    """The method's own losses, summed per level and averaged over levels; a scalar."""
     metrics: dict[str, Tensor]
     """By name, [L]: one value per level. Filled in evaluation mode only."""
     embedding: Tensor
     """[B, …] the vector of each graph that the head reads."""
     buffers: Mapping[str, Tensor] = NOTHING
     """New values of the network's buffers by name, for `Model.update`. Filled in training mode only."""
+    readings: tuple[Tensor, ...] = ()
+    """[B, O] outputs that pools read from parts of the graphs. Their task losses, summed per level and averaged over
+    levels, are added to `own_loss`, which is computed without targets."""
+    levels: int = 1
+    """L, the number of pools."""
 
 
 class Head(nn.ModuleList):
-    """A perceptron 2d → d → d/2 → classes with ReLUs, and dropout after its first layer."""
+    """A perceptron inputs → d → d/2 → outputs with ReLUs, and dropout after its first layer."""
 
-    def __init__(self, inputs: int, width: int, classes: int) -> None:
-        super().__init__(nn.Linear(a, b) for a, b in pairwise((inputs, width, width // 2, classes)))
+    def __init__(self, inputs: int, width: int, outputs: int) -> None:
+        super().__init__(nn.Linear(a, b) for a, b in pairwise((inputs, width, width // 2, outputs)))
 
-    def forward(self, readout: Tensor, key: Tensor, dropout: float) -> Tensor:
-        """[B, inputs] → logits [B, classes]."""
+    def forward(self, readout: Tensor, key: Tensor, dropout: float, share: Share | None = None) -> Tensor:
+        """[B, inputs] → [B, outputs]. Dropout depends on a graph's position in the whole batch."""
         first, second, last = self
         hidden = F.relu(first(readout))
         if self.training and dropout > 0.0:
-            index = torch.arange(hidden.numel(), device=hidden.device)
-            keep = ops.draws(index, key, HEAD_SITE).view(hidden.shape) >= dropout
-            hidden = hidden * keep / (1.0 - dropout)
+            hidden = hidden * self._kept(hidden, key, dropout, share) / (1.0 - dropout)
         return last(F.relu(second(hidden)))
+
+    def _kept(self, hidden: Tensor, key: Tensor, dropout: float, share: Share | None) -> Tensor:
+        """[B, d] mask of the values that dropout keeps."""
+        if share is None:
+            index = torch.arange(hidden.numel(), device=hidden.device)
+        else:
+            place = torch.from_numpy(share.place).to(hidden.device).unsqueeze(1)
+            index = (place * hidden.shape[1] + torch.arange(hidden.shape[1], device=hidden.device)).flatten()
+        return ops.draws(index, key, HEAD_SITE).view(hidden.shape) >= dropout
+
+
+def with_descriptors(readout: Tensor, batch: Batch) -> Tensor:
+    """[B, D + V″] the vector that the head reads: the readout, and beside it the descriptors of the graphs, if any."""
+    return torch.cat([readout, batch.descriptors], 1) if batch.descriptors.shape[1] else readout
 
 
 class Model(nn.Module):
-    """Takes a batch to an `Output`. What the trainer can train."""
+    """Maps a batch to an `Output`. The trainer can train any such model."""
 
     def __init__(self, dropout: float = 0.0) -> None:
         super().__init__()
         self.dropout = dropout
-        """The trainer may switch it off."""
+        """The trainer may set it to 0."""
         self.compact = False
         """Whether levels drop positions (faster on a CPU) or keep shapes static (for `vmap` and captured steps)."""
         self.rows: tuple[int, ...] = ()
-        """With static shapes: how many nodes are left after each pool at most, where that is known beforehand."""
+        """With static shapes: the largest number of nodes after each pool, if it is known in advance."""
+
+    def check(self, graphs: GraphSet) -> None:
+        """Raise UserError if the model cannot read these graphs: negative edge weights, where it divides by sums of
+        weights."""
+        if graphs.edge_weight is None or graphs.n_edges == 0:
+            return
+        least = int(np.argmin(graphs.edge_weight))
+        users = [type(m).__name__ for m in self.modules() if getattr(m, "needs_positive_weights", False)]
+        if users and graphs.edge_weight[least] < 0:
+            raise UserError(
+                f"{graphs.name}: edge {least} weighs {graphs.edge_weight[least]:g}; {users[0]} needs edge weights that "
+                "are not negative"
+            )
 
     @torch.no_grad()
     def update(self, buffers: Mapping[str, Tensor]) -> None:
-        """Write the buffers that a training step's `Output` gives."""
+        """Write the new buffer values from a training step's `Output`."""
         for name, value in buffers.items():
             self.get_buffer(name).copy_(value)
 
 
 class Network(Model):
-    """head(Σ_l readout(pool_l(relu(conv_l(…))))), with readout = [max ‖ mean] over the nodes of the coarsened graph.
+    """head(readout(pool_1(relu(norm_1(conv_1(…)))), …, pool_L(relu(norm_L(conv_L(…)))))).
 
-    A method that is a global readout (Set2Set, DGCNN) brings its own in place of the sum. With a `norm` it is
-    relu(norm_l(conv_l(…))); batch norm has a shift of its own in place of the convolution's bias. With
-    jumping="concat" the readouts stand side by side.
+    It takes built parts, one pool per level and equally many convolutions for each; `build_network` makes them from
+    settings. Without `norms` a level is pool(relu(conv(x))). With `residual`, what goes into a convolution is added to
+    what comes out, where both have one width. The paper's readout is Σ_l [max ‖ mean] over the nodes of level l.
     """
 
     def __init__(
         self,
-        inputs: InputSize,
-        classes: int,
+        convs: Sequence[nn.Module],
+        pools: Sequence[nn.Module],
+        readout: nn.Module,
+        head: Head,
+        norms: Sequence[nn.Module] = (),
         *,
-        method: str = "cgi",
-        form: str = "paper",
-        conv: str = "gcn",
-        norm: str = "none",
+        residual: bool = False,
         gate: str = "plain",
-        width: int = 128,
-        levels: int = 3,
-        readout: str = "max-mean",
-        jumping: str = "sum",
-        ratio: float | int = 0.8,
         dropout: float = 0.5,
-        mi: str = "gan",
-        sizes: Sizes | None = None,
     ) -> None:
         super().__init__(dropout)
-        if conv not in CONVOLUTIONS:
-            raise unknown("convolution", conv, CONVOLUTIONS)
-        if norm not in NORMS:
-            raise unknown("normalisation", norm, NORMS)
-        if gate not in GATES:
-            raise unknown("gate", gate, GATES)
-        chosen = method_named(method)
-        offered = {"dim": width, "ratio": ratio, "levels": levels, "mi": mi, "sizes": sizes}
-        widths: list[Width] = [inputs] + [width] * (levels - 1)
-        self.gate = gate
-        self.convs = nn.ModuleList(CONVOLUTIONS[conv](w, width, bias=norm != "batch") for w in widths)
-        self.pools = nn.ModuleList(chosen.pool(form, site=site, **offered) for site in range(levels))
-        own: Any = chosen.readout(**offered, jumping=jumping_named(jumping))
-        side_by_side = jumping == "concat"
-        self.readout = own or (
-            ReadoutsSideBySide(width, readout, levels) if side_by_side else SumOfReadouts(width, readout)
-        )
-        normalise = NORMS[norm]
-        self.norms = nn.ModuleList(normalise(width) for _ in range(levels) if normalise is not None)
-        self.head = Head(self.readout.width, width, classes)
+        self.residual, self.gate = residual, gate
+        self.convs, self.pools, self.readout = nn.ModuleList(convs), nn.ModuleList(pools), readout
+        self.norms, self.head = nn.ModuleList(norms), head
 
     def forward(self, batch: Batch, keep: list[Tensor] | None = None) -> Output:
-        """A given `keep` imposes the kept nodes, for each level [C] over the batch."""
+        """Return the output for a batch. `keep` sets the kept nodes of each level, [C] over the batch."""
         level: Level = Level.whole(batch, self.compact, self.rows, self.gate)
         x: Tensor | Batch = batch
         levels, metrics = [], []
         losses: list[Tensor] = []
+        readings: tuple[Tensor, ...] = ()
         buffers: dict[str, Tensor] = {}
+        share = batch.share
         for site, pool in enumerate(self.pools):
             imposed = (keep[site],) if keep else ()
-            pooled = pool(self._convolved(site, x, level, buffers), level, *imposed)
+            pooled = pool(self._convolved(site, x, level, share, buffers), level, *imposed)
             if not isinstance(pooled, Pooled):
                 raise UserError(f"a pool must return Pooled(x, level), not a {type(pooled).__name__}")
             x, level = pooled.x, pooled.level
             levels.append((x, level))
-            losses += pooled.losses.values()
-            metrics.append(pooled.metrics)
-        readout = self.readout(levels)
+            readings += pooled.readings
+            losses += _scaled(pooled.losses, share, site).values()
+            metrics.append(_scaled(pooled.metrics, share, site))
+        readout = with_descriptors(self.readout(levels), batch)
         own = torch.stack(losses).sum() / len(self.pools) if losses else readout.new_zeros(())
         by_level = {name: torch.stack([m[name] for m in metrics]) for name in metrics[0]}
-        return Output(self.head(readout, batch.key, self.dropout), own, by_level, readout, buffers)
+        logits = self.head(readout, batch.key, self.dropout, share)
+        return Output(logits, own, by_level, readout, buffers, readings, len(self.pools))
 
-    def _convolved(self, site: int, x: Tensor | Batch, level: Level, buffers: dict[str, Tensor]) -> Tensor:
-        """relu(norm(conv(x))) of a level; new values of the norm's buffers are added to `buffers`."""
-        if not self.norms:
-            return self.convs[site](x, level, relu=True)
-        normed = self.norms[site](self.convs[site](x, level), level)
-        buffers |= {f"norms.{site}.{name}": value for name, value in normed.buffers.items()}
-        return F.relu(normed.x)
+    def _convolved(
+        self, site: int, x: Tensor | Batch, level: Level, share: Share | None, buffers: dict[str, Tensor]
+    ) -> Tensor:
+        """relu(norm(conv(x))) for each convolution of a level; new values of the norms' buffers are added to
+        `buffers`."""
+        depth = len(self.convs) // len(self.pools)
+        for number in range(site * depth, (site + 1) * depth):
+            if self.norms:
+                normed = self.norms[number](self.convs[number](x, level), level, share)
+                buffers |= {f"norms.{number}.{name}": value for name, value in normed.buffers.items()}
+                out = F.relu(normed.x)
+            else:
+                out = self.convs[number](x, level, relu=True)
+            x = out + x if self.residual and isinstance(x, Tensor) and x.shape == out.shape else out
+        assert isinstance(x, Tensor)
+        return x
+
+
+def _scaled(values: Mapping[str, Tensor], share: Share | None, site: int) -> Mapping[str, Tensor]:
+    """Return the contribution of a partial batch to the losses or metrics of the whole batch."""
+    return values if share is None else {name: share.own[site] * value for name, value in values.items()}

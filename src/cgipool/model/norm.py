@@ -1,24 +1,25 @@
 """Normalisation of node features between a convolution and its ReLU.
 
-Shapes: C positions, d features. Only the living nodes of a level count. Modules change nothing of themselves: what a
-training step moves is given out, as `vmap` needs, and the trainer writes it (see `Model.update`).
+Shapes: C positions, d features. Only living nodes of a level count. Modules do not change their buffers: they return
+new values, as `vmap` requires, and the trainer writes them (see `Model.update`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from cgipool.data.batch import Share
 from cgipool.model.level import Level
 
 EPSILON, MOMENTUM = 1e-5, 0.1
-"""What is added to a variance, and the weight of a new running value; torch's."""
+"""Added to a variance; weight of the new value in a running mean. Both are torch's defaults."""
 
 
 class Normed(NamedTuple):
-    """Features, normalised."""
+    """Normalised features."""
 
     x: Tensor
     """[C, d]."""
@@ -29,15 +30,13 @@ class Normed(NamedTuple):
 class BatchNorm(nn.Module):
     """(x − mean) / √(variance + ε) · weight + bias, channel by channel.
 
-    Mean and variance are those of the living nodes of the batch in training, running values in evaluation. The numbers
-    are those of `torch.nn.BatchNorm1d` on the living nodes alone; a single node, which has no variance, moves the
-    running mean only.
+    In training, mean and variance are computed over the living nodes of the batch; in evaluation, running values are
+    used. This equals `torch.nn.BatchNorm1d` on the living nodes, except that a single node, which has no variance,
+    updates only the running mean.
     """
 
     running_mean: Tensor
     running_var: Tensor
-    whole: Callable[[Tensor], Tensor] = staticmethod(lambda sums: sums)
-    """Makes sums over a whole batch of those over the part of it that this process has."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -45,25 +44,25 @@ class BatchNorm(nn.Module):
         self.register_buffer("running_mean", torch.zeros(dim))
         self.register_buffer("running_var", torch.ones(dim))
 
-    def forward(self, x: Tensor, level: Level) -> Normed:
-        """X [C, d] → X normalised."""
+    def forward(self, x: Tensor, level: Level, share: Share | None = None) -> Normed:
+        """X [C, d] → X normalised. A partial batch uses the statistics of the whole batch."""
         if not self.training:
             return Normed(self._scaled(x - self.running_mean, self.running_var), {})
-        nodes = self.whole(level.alive.sum())
-        mean = self._mean(x, level, nodes)
+        nodes = _whole(level.alive.sum(), share)
+        mean = self._mean(x, level, nodes, share)
         centered = x - mean
-        variance = self._mean(centered.square(), level, nodes)
+        variance = self._mean(centered.square(), level, nodes, share)
         return Normed(self._scaled(centered, variance), self._moved(mean.detach(), variance.detach(), nodes))
 
-    def _mean(self, x: Tensor, level: Level, nodes: Tensor) -> Tensor:
-        """[d] the mean over the living nodes, so many."""
-        return self.whole(level.sums(x, level.alive.unsqueeze(1)).sum((0, 1))) / nodes.clamp(min=1.0)
+    def _mean(self, x: Tensor, level: Level, nodes: Tensor, share: Share | None) -> Tensor:
+        """[d] the mean over the living nodes; `nodes` is their number."""
+        return _whole(level.sums(x, level.alive.unsqueeze(1)).sum((0, 1)), share) / nodes.clamp(min=1.0)
 
     def _scaled(self, centered: Tensor, variance: Tensor) -> Tensor:
         return torch.addcmul(self.bias, centered, self.weight * torch.rsqrt(variance + EPSILON))
 
     def _moved(self, mean: Tensor, variance: Tensor, nodes: Tensor) -> dict[str, Tensor]:
-        """The running values after a batch with so many living nodes."""
+        """Return the running values after a batch with this many living nodes."""
         unbiased = variance * nodes / (nodes - 1.0).clamp(min=1.0)
         return {
             "running_mean": torch.where(nodes > 0, torch.lerp(self.running_mean, mean, MOMENTUM), self.running_mean),
@@ -76,19 +75,26 @@ class BatchNorm(nn.Module):
 
 
 class LayerNorm(nn.Module):
-    """(x − mean) / √(variance + ε) · weight + bias, node by node: mean and variance are those of a node's features."""
+    """(x − mean) / √(variance + ε) · weight + bias, node by node, with mean and variance over the node's features."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.weight, self.bias = nn.Parameter(torch.ones(dim)), nn.Parameter(torch.zeros(dim))
 
-    def forward(self, x: Tensor, level: Level) -> Normed:
-        """X [C, d] → X normalised."""
+    def forward(self, x: Tensor, level: Level, share: Share | None = None) -> Normed:
+        """X [C, d] → X normalised. Nodes do not depend on each other, so `share` changes nothing."""
         return Normed(F.layer_norm(x, self.weight.shape, self.weight, self.bias, EPSILON), {})
 
     def extra_repr(self) -> str:
         """Shown in the module's repr."""
         return str(len(self.weight))
+
+
+def _whole(sums: Tensor, share: Share | None) -> Tensor:
+    """Return sums over the whole batch from sums over this process's part."""
+    if share is None:
+        return sums
+    return share.total(0.0 * sums if share.idle else sums)
 
 
 NORMS: dict[str, type[BatchNorm] | type[LayerNorm] | None] = {"none": None, "batch": BatchNorm, "layer": LayerNorm}

@@ -1,4 +1,4 @@
-"""What a layer returns. Shapes: N nodes, E' edges that are left, F features, K kept nodes."""
+"""The result of a layer. Shapes: N nodes, E' remaining edges, F features, K kept nodes."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -10,12 +10,12 @@ from torch.utils import _pytree
 
 from cgipool.errors import UserError
 from cgipool.model.level import check_ratio
-from cgipool.nn.edges import Edges, KeptLevel, PyGLevel, numbering
+from cgipool.nn.edges import KeptLevel, PyGEdges, PyGLevel, numbering
 from cgipool.pool import Pooled
 
 
 class PyGOutput(NamedTuple):
-    """What PyG's layers give, in its order."""
+    """The results of PyG's layers, in PyG's order."""
 
     x: Tensor
     edge_index: Tensor
@@ -26,24 +26,24 @@ class PyGOutput(NamedTuple):
 
 
 class More:
-    """What an output has beside the six."""
+    """The further attributes of an output."""
 
     def __init__(self, aux_loss: Any, scores: Any, metrics: Any) -> None:
         self.aux_loss, self.scores, self.metrics = aux_loss, scores, metrics
 
 
 class PoolingOutput(tuple[Any, ...]):
-    """A coarsened graph: unpacks as PyG's six, and has three attributes more.
+    """A coarsened graph: unpacks like PyG's six results, and has three further attributes.
 
-    Torch may put it together anew from its six parts, for a backward hook for example. As long as the first output is
-    there, the second is known by the memory of `perm`, and gets its attributes. (It is not a NamedTuple because these
-    cannot tell torch of more parts than they unpack to.)
+    Torch may rebuild it from its six parts, for example for a backward hook. While the first output exists, the rebuilt
+    one is recognised by the memory of `perm` and gets its attributes. (It is not a NamedTuple, because torch would then
+    not see the loss.)
     """
 
     _more: More | None
 
     def __new__(cls, *six: Any) -> "PoolingOutput":
-        """Of six parts, or of one iterable with them, as tuples are made."""
+        """From six parts, or from one iterable with them, like a tuple."""
         parts = PyGOutput(*(six if len(six) != 1 else six[0]))
         output = super().__new__(cls, parts)
         output._more = _known.get(_address(parts.perm))
@@ -51,32 +51,32 @@ class PoolingOutput(tuple[Any, ...]):
 
     @property
     def x(self) -> Tensor:
-        """[K, F] the features of the kept nodes, gated."""
+        """[K, F] gated features of the kept nodes."""
         return self[0]
 
     @property
     def edge_index(self) -> Tensor:
-        """[2, E'] the edges among them, renumbered."""
+        """[2, E'] the edges between them, renumbered."""
         return self[1]
 
     @property
     def edge_attr(self) -> Tensor | None:
-        """[E', …] what is known of these edges."""
+        """[E', …] attributes of these edges."""
         return self[2]
 
     @property
     def batch(self) -> Tensor:
-        """[K] the graph of each."""
+        """[K] the graph of each kept node."""
         return self[3]
 
     @property
     def perm(self) -> Tensor:
-        """[K] which node each one was: graph by graph, in each by descending score."""
+        """[K] the original number of each kept node: graph by graph, by descending score within each graph."""
         return self[4]
 
     @property
     def score(self) -> Tensor:
-        """[K] what the features of each were multiplied by."""
+        """[K] the factor by which the features of each were multiplied."""
         return self[5]
 
     @property
@@ -104,18 +104,18 @@ class PoolingOutput(tuple[Any, ...]):
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in parts.items())})"
 
     def _replace(self, **parts: Any) -> "PoolingOutput":
-        """The same with other parts."""
+        """Return a copy with other parts."""
         return _with_more(PyGOutput(*self)._replace(**parts), self._more)
 
 
 _known: "WeakValueDictionary[int | None, More]" = WeakValueDictionary()
-"""The attributes of outputs that are still there, by the address of perm."""
+"""The attributes of existing outputs, by the address of perm."""
 
 
 def output_of(
     six: PyGOutput, aux_loss: Tensor, scores: Mapping[str, Tensor], metrics: Mapping[str, Tensor]
 ) -> PoolingOutput:
-    """What a layer returns."""
+    """The result of a layer."""
     more = More(aux_loss, scores, metrics)
     if (address := _address(six.perm)) is not None:
         _known[address] = more
@@ -123,7 +123,7 @@ def output_of(
 
 
 def _address(perm: Any) -> int | None:
-    """Where perm lies in memory; None where it is empty, or torch does not say."""
+    """Return the address of perm; None if it is empty or torch does not say."""
     try:
         return perm.data_ptr() or None
     except (AttributeError, RuntimeError):  # inside transformations of torch.func
@@ -150,10 +150,10 @@ _pytree.register_pytree_node(PoolingOutput, _flatten, _unflatten, serialized_typ
 
 
 class PoolingLayer(nn.Module):
-    """A pool as a layer of PyG's conventions."""
+    """A pool as a layer with PyG's interface."""
 
     weighted = False
-    """Whether edge_attr is a weight [E] that counts; else it is only carried along."""
+    """Whether edge_attr is used as the weights [E] of the edges; otherwise it is only passed on."""
 
     def __init__(self, in_channels: int, build: Callable[[], nn.Module], attends: bool = True) -> None:
         super().__init__()
@@ -164,7 +164,7 @@ class PoolingLayer(nn.Module):
 
     @property
     def ratio(self) -> float | int:
-        """The share of nodes that it keeps, or their number."""
+        """The share or number of nodes to keep."""
         return self.pool.ratio  # type: ignore[return-value]
 
     @ratio.setter
@@ -172,10 +172,10 @@ class PoolingLayer(nn.Module):
         self.pool.ratio = check_ratio(value)  # type: ignore[assignment]
 
     def reset_parameters(self) -> None:
-        """Draws all weights anew."""
+        """Draw all weights again."""
         self.pool.load_state_dict(self._build().state_dict())
 
-    # A compiled model calls the layer as it is: traced, it would fall apart at every shape that follows from the data.
+    # A compiled model calls the layer uncompiled: tracing would break at every shape that depends on the data.
     @torch.compiler.disable(reason="how many nodes and edges stay follows from the data")
     def forward(
         self,
@@ -185,8 +185,8 @@ class PoolingLayer(nn.Module):
         batch: Tensor | None = None,
         attn: Tensor | None = None,
     ) -> PoolingOutput:
-        """X [N, F] and edge_index [2, E] → the coarsened graph. Without a batch [N] all nodes are of one graph. A given
-        attn [N, in_channels] is what the scores are computed from, in place of x."""
+        """X [N, F] and edge_index [2, E] → the coarsened graph. Without a batch [N], all nodes belong to one graph. If
+        attn [N, in_channels] is given, the scores are computed from it instead of x."""
         if attn is not None and not self._attends:
             raise UserError(f"{self} takes no attn: its scores and the features it gives come from one layer")
         batch = edge_index.new_zeros(len(x)) if batch is None else batch
@@ -195,14 +195,14 @@ class PoolingLayer(nn.Module):
             order = torch.argsort(batch, stable=True)
             place = numbering(order, len(order))
             attn = attn if attn is None else attn[order]
-            six, pooled = self._run(x[order], Edges(place[edge_index], edge_attr), batch[order], attn)
+            six, pooled = self._run(x[order], PyGEdges(place[edge_index], edge_attr), batch[order], attn)
             return _output(six._replace(perm=order[six.perm]), pooled, {n: s[place] for n, s in pooled.scores.items()})
-        six, pooled = self._run(x, Edges(edge_index, edge_attr), batch, attn)
+        six, pooled = self._run(x, PyGEdges(edge_index, edge_attr), batch, attn)
         return _output(six, pooled, pooled.scores)
 
-    def _run(self, x: Tensor, edges: Edges, batch: Tensor, attn: Tensor | None) -> tuple[PyGOutput, Pooled]:
-        """What is kept of nodes that come graph by graph. Under autocast too in the precision of the weights: scores
-        are there to be told apart."""
+    def _run(self, x: Tensor, edges: PyGEdges, batch: Tensor, attn: Tensor | None) -> tuple[PyGOutput, Pooled]:
+        """Pool nodes that are sorted by graph. Also under autocast, this computes in the precision of the weights,
+        because scores must be distinguishable."""
         given, device = x.dtype, x.device.type
         if torch.is_autocast_enabled(device):
             full = next(self.parameters()).dtype
@@ -214,7 +214,7 @@ class PoolingLayer(nn.Module):
         return six._replace(x=six.x.to(given)), pooled
 
     def _six(self, pooled: Pooled, batch: Tensor) -> PyGOutput:
-        """PyG's results out of ours."""
+        """Convert our result into PyG's."""
         kept = pooled.level
         assert isinstance(kept, KeptLevel)
         return PyGOutput(pooled.x, *kept.edges, batch[kept.position], kept.position, kept.gate)
@@ -233,10 +233,10 @@ def _output(six: PyGOutput, pooled: Pooled, scores: Mapping[str, Tensor]) -> Poo
 
 
 class _Joined(torch.autograd.Function):
-    """The features and the loss as they are, in one node of the autograd graph.
+    """Return the features and the loss unchanged, in one node of the autograd graph.
 
-    DistributedDataParallel looks for unused weights from the six parts of an output: from x it then finds those that
-    only the loss uses.
+    DistributedDataParallel searches for unused weights from the six parts of an output; this way it also finds, from
+    x, the weights that only the loss uses.
     """
 
     @staticmethod

@@ -8,13 +8,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from cgipool import ops
 from cgipool.errors import UserError
 from cgipool.model.level import Level, Nodes, Origin, cells_of
 from cgipool.model.level.dense import DenseLevel
 from cgipool.pool.pyg import EdgeListLevel
 
 
-class Edges(NamedTuple):
+class PyGEdges(NamedTuple):
     """The edges as a layer gets and gives them."""
 
     pairs: Tensor
@@ -27,21 +28,25 @@ class PyGLevel(EdgeListLevel):
     """A batch whose nodes come graph by graph. Parallel edges count as often as they occur, loops not at all: the
     convolutions add their own. Both are carried to the coarsened graph."""
 
-    def __init__(self, nodes: Nodes, edges: Edges, weighted: bool = False, features: Tensor | None = None) -> None:
+    def __init__(self, nodes: Nodes, edges: PyGEdges, weighted: bool = False, features: Tensor | None = None) -> None:
         every = torch.arange(len(nodes.size), device=nodes.size.device)
         origin = Origin(every.new_zeros(()), every, nodes.slot_ptr, cells=0)
-        super().__init__(nodes, origin, edges.pairs, edges.attr if weighted else None)
+        merges = weighted and edges.attr is not None and edges.attr.ndim == 2
+        super().__init__(nodes, origin, edges.pairs, edges.attr if weighted and not merges else None)
         self.edges = edges
+        self._merges = merges
         self.features = features
         """[C, F] what is coarsened in place of what the scores are computed from."""
 
     @classmethod
-    def of(cls, batch: Tensor, edges: Edges, dtype: torch.dtype, weighted: bool, features: Tensor | None) -> "PyGLevel":
+    def of(
+        cls, batch: Tensor, edges: PyGEdges, dtype: torch.dtype, weighted: bool, features: Tensor | None
+    ) -> "PyGLevel":
         """The level of all nodes; batch [C] is the number of each one's graph, and ascends. Numbers that do not occur
         are left out."""
-        if weighted and edges.attr is not None and edges.attr.ndim != 1:
+        if weighted and edges.attr is not None and edges.attr.ndim not in (1, 2):
             shape = " × ".join(map(str, edges.attr.shape))
-            raise UserError(f"edge_attr is the weight of each edge here, one number, and not {shape}")
+            raise UserError(f"edge_attr must be a weight [E] or features [E, D] of each edge, and not {shape}")
         _, graph, size = torch.unique_consecutive(batch, return_inverse=True, return_counts=True)
         size = size if len(size) else size.new_zeros(1)  # no nodes: one graph without any
         alive = torch.ones(len(batch), dtype=dtype, device=batch.device)
@@ -53,20 +58,47 @@ class PyGLevel(EdgeListLevel):
         shape = (len(self.alive),) if columns is None else (len(self.alive), columns)
         return torch.rand(shape, device=self.alive.device)
 
-    def looped(self) -> Edges:
+    def looped(self) -> PyGEdges:
         """The edges of A + I: a loop of weight 1 at every node in place of those there are."""
         node = torch.arange(len(self.alive), device=self.alive.device)
         pairs = torch.cat([self.edge_index, node.expand(2, -1)], 1)
-        return Edges(pairs, torch.cat([self.weight, self.alive]) if self.weighted else None)
+        return PyGEdges(pairs, torch.cat([self.weight, self.alive]) if self.weighted else None)
 
     def with_loops(self) -> Tensor:
         """[D] A + I as one matrix per graph; row p, column q is the weight of the edges from q to p."""
-        source, target = self.edge_index
+        node = torch.arange(len(self.alive), device=self.alive.device)
+        return self._cells(self.weight).index_add(0, self._rows + node, self.alive)
+
+    @property
+    def _rows(self) -> Tensor:
+        """[C] what to add to a node q for the cell of row p and column q."""
         first = self.slot_ptr[self.graph]
         node = torch.arange(len(first), device=first.device)
-        row = self.block_ptr[self.graph] + (node - first) * self.sizes[self.graph] - first
-        cells = self.alive.new_zeros(cells_of(self)).index_fill(0, row + node, 1.0)
-        return cells.index_add(0, row[target] + source, self.weight)
+        return self.block_ptr[self.graph] + (node - first) * self.sizes[self.graph] - first
+
+    def _cells(self, value: Tensor) -> Tensor:
+        """[D] values of edges in one matrix per graph."""
+        source, target = self.edge_index
+        return self.alive.new_zeros(cells_of(self)).index_add(0, self._rows[target] + source, value)
+
+    def averaged_features(self, alpha: Tensor) -> Tensor | None:
+        """[D, V] for each pair of clusters, the mean of the features of the edges between them, each edge weighted as
+        in A'; 0 for clusters that only share nodes. None without features."""
+        if not self._merges:
+            return None
+        assert self.edges.attr is not None
+        where = (self.slot_ptr, self.block_ptr)
+        source, target = self.edges.pairs
+        features = self.edges.attr[source != target].to(alpha.dtype)
+
+        def joined(value: Tensor) -> Tensor:
+            half = ops.block_product(alpha, self._cells(value), False, False, *where)
+            return ops.block_product(half, alpha, False, True, *where)
+
+        total = joined(self.weight)
+        there = total > 0
+        sums = torch.stack([joined(column) for column in features.unbind(1)], 1)
+        return torch.where(there.unsqueeze(1), sums / torch.where(there, total, 1.0).unsqueeze(1), 0.0)
 
     def sum_and_coarsen(
         self, x: Tensor, weight: Tensor, gate: Tensor, keep: Tensor, k: Tensor
@@ -84,13 +116,13 @@ class PyGLevel(EdgeListLevel):
         attr = None if self.edges.attr is None else self.edges.attr[stays]
         nodes = Nodes(self.graph[perm], _ends(k), self.alive[perm], k, self.position[perm])
         x, gate = x if self.features is None else self.features, gate.index_select(0, perm)
-        return x.index_select(0, perm) * gate.unsqueeze(1), KeptLevel(nodes, Edges(ends[:, stays], attr), gate)
+        return x.index_select(0, perm) * gate.unsqueeze(1), KeptLevel(nodes, PyGEdges(ends[:, stays], attr), gate)
 
 
 class KeptLevel(PyGLevel):
     """What a pool kept of such a batch."""
 
-    def __init__(self, nodes: Nodes, edges: Edges, gate: Tensor) -> None:
+    def __init__(self, nodes: Nodes, edges: PyGEdges, gate: Tensor) -> None:
         super().__init__(nodes, edges)
         self.gate = gate
         """[C] what the features were multiplied by."""
@@ -107,9 +139,9 @@ def numbering(perm: Tensor, nodes: int) -> Tensor:
     return perm.new_full((nodes,), -1).index_copy(0, perm, torch.arange(len(perm), device=perm.device))
 
 
-def edges_of(level: DenseLevel, loops: bool) -> Edges:
-    """The pairs of nodes that are joined by a weight other than 0, and their weights; with `loops` also every node and
-    itself, whatever the weight."""
+def edges_of(level: DenseLevel, loops: bool) -> PyGEdges:
+    """The pairs of nodes that are joined by a weight other than 0, and their weights or features; with `loops` also
+    every node and itself, whatever the weight."""
     ends = level.block_ptr
     there = level.weight.detach() != 0
     if loops:
@@ -119,7 +151,8 @@ def edges_of(level: DenseLevel, loops: bool) -> Edges:
     cell = there.nonzero().squeeze(1)
     graph = torch.searchsorted(ends[1:].contiguous(), cell, right=True)
     first, size, place = level.slot_ptr[graph], level.sizes[graph], cell - ends[graph]
-    return Edges(torch.stack([first + place % size, first + place // size]), level.weight[cell])
+    attr = level.weight if level.edge_features is None else level.edge_features
+    return PyGEdges(torch.stack([first + place % size, first + place // size]), attr[cell])
 
 
 def _ends(size: Tensor) -> Tensor:

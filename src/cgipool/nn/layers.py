@@ -1,7 +1,7 @@
 """The layers, one for each method that keeps nodes.
 
-Each one holds as `pool` the module of `cgipool.pool` that does the work; there are the equations. A ratio is a share of
-each graph's nodes, 1.0 being all of them, or, as an int, their number.
+Each one holds as `pool` the module of `cgipool.pool` that does the work; its docstring has the equations. A ratio is a
+share of each graph's nodes (1.0: all of them) or, as an int, their number.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,8 @@ UNSUPPORTED: dict[str, tuple[tuple[Any, ...], str]] = {
     "multiplier": ((1,), "multiply the features that it returns instead"),
     "nonlinearity": (("tanh", torch.tanh, F.tanh), "the gate is fixed"),
 }
-"""Arguments of PyG's layers by name: the values that change nothing, which are accepted, and why no others are."""
+"""Arguments of PyG's layers by name: the values that are accepted because they change nothing, and why others are
+refused."""
 
 
 class CGIPooling(PoolingLayer):
@@ -50,7 +51,7 @@ class CGIPooling(PoolingLayer):
         if form not in FORMS:
             raise unknown("form", form, FORMS)
         if form == "released" and GNN is not None:
-            raise UserError("CGIPooling's released form has scorers of its own: a GNN class goes with form='paper'")
+            raise UserError("the released form of CGIPooling has its own scorers; a GNN class needs form='paper'")
         pool = partial(FORMS[form], in_channels, ratio, mi=mi, negative=negative)
         channels = 2 if negative == "learned" else 1
         super().__init__(in_channels, _with_gnn(pool, GNN, in_channels, channels, kwargs), attends=form == "paper")
@@ -63,9 +64,9 @@ class CGIPooling(PoolingLayer):
 
 
 class VIPooling(PoolingLayer):
-    """Top-k by the mutual information of a vertex and its neighbourhood, of so many hops (VIPool, NeurIPS 2020).
+    """Top-k by the mutual information of a vertex and its neighbourhood, within `hops` hops (VIPool, NeurIPS 2020).
 
-    `aux_loss` is the vertex-infomax loss; the authors weigh it by 2 at first, by 1 from epoch 1000 on.
+    `aux_loss` is the vertex-infomax loss. The authors weight it by 2 − epoch / number of epochs.
     """
 
     def __init__(self, in_channels: int, ratio: float | int = 0.8, hops: int = 1) -> None:
@@ -79,7 +80,7 @@ class VIPooling(PoolingLayer):
 class SAGPooling(PoolingLayer):
     """Top-k by the score of a graph convolution (ICML 2019): our GCN, or GNN(in_channels, 1, **kwargs).
 
-    Without the weight of random sign that PyG's layer of this name multiplies the score by. Of `min_score`,
+    PyG's layer of this name multiplies the score by a weight of random sign; this one does not. Of `min_score`,
     `multiplier` and `nonlinearity` only PyG's defaults are supported.
     """
 
@@ -124,8 +125,8 @@ class TopKPooling(PoolingLayer):
 class ASAPooling(PoolingLayer):
     """Top-k of attentive one-hop clusters by their fitness, joined by weighted edges (ASAP, AAAI 2020).
 
-    A given edge_weight [E] is the weight of the edges, and so is what is given back; parallel edges are one with the
-    sum of their weights. The features that the clusters attend to come from our GCN, or from
+    edge_weight [E] has the weights of the edges; the result has weights, too. Parallel edges are merged and their
+    weights added. The features that the clusters attend to come from our GCN, or from
     GNN(in_channels, in_channels, **kwargs), which is called with a loop at every node, and with edge_weight where there
     are weights. As in PyG, `dropout` acts on the attention coefficients in training, `negative_slope` belongs to the
     leaky ReLU before their softmax, and `add_self_loops` keeps the diagonal of the new adjacency.
@@ -150,7 +151,7 @@ class ASAPooling(PoolingLayer):
         super().__init__(in_channels, build, attends=False)
         self.dropout, self.negative_slope, self.add_self_loops = dropout, negative_slope, add_self_loops
 
-    @torch.compiler.disable(reason="how many nodes and edges stay follows from the data")
+    @torch.compiler.disable(reason="the number of nodes and edges that are kept depends on the data")
     def forward(
         self,
         x: Tensor,
@@ -162,11 +163,10 @@ class ASAPooling(PoolingLayer):
         edge_attr: Tensor | None = None,
     ) -> PoolingOutput:
         """X [N, F] and edge_index [2, E] → the coarsened graph. The weights of the edges are `edge_weight`, as in PyG's
-        layer, or `edge_attr`, as in the other layers here."""
+        layer, or `edge_attr` [E], as in the other layers here. An edge_attr [E, D] are features of edges that weigh 1;
+        each new edge then has, in place of its weight, the mean of the features of the edges that it merges."""
         if edge_weight is not None and edge_attr is not None:
-            raise UserError(
-                "ASAPooling: edge_weight and edge_attr are two names for the weights of the edges; give one"
-            )
+            raise UserError("ASAPooling: edge_weight and edge_attr both name the weights of the edges; give only one")
         return super().forward(x, edge_index, edge_weight if edge_attr is None else edge_attr, batch, attn)
 
     def _six(self, pooled: Pooled, batch: Tensor) -> PyGOutput:
@@ -185,8 +185,8 @@ class ASAPooling(PoolingLayer):
 
 
 class ForeignGNN(nn.Module):
-    """A GNN of PyG's conventions in the place of our GCN. It is given all edges as they are or, if `loops` are wanted,
-    those of A + I."""
+    """A GNN with PyG's conventions instead of our GCN. It receives all edges unchanged or, with `loops`, those of
+    A + I."""
 
     def __init__(self, layer: nn.Module, channels: int, loops: bool) -> None:
         super().__init__()
@@ -198,12 +198,12 @@ class ForeignGNN(nn.Module):
         out = self.layer(x, pairs, edge_weight=attr) if level.weighted else self.layer(x, pairs)
         if out.shape[1:] != (self.channels,):
             name, shape = type(self.layer).__name__, " × ".join(map(str, out.shape[1:]))
-            raise UserError(f"{name} gives {shape} numbers for each node, where {self.channels} are needed")
+            raise UserError(f"{name} returns {shape} numbers for each node instead of {self.channels}")
         return out
 
 
 def _check_usual(layer: PoolingLayer, **given: Any) -> None:
-    """An error for arguments of PyG's layers that ask for what the layers here do not do."""
+    """Raise UserError for values of PyG's arguments that our layers do not support."""
     for name, value in given.items():
         usual, reason = UNSUPPORTED[name]
         if value not in usual:
@@ -218,11 +218,11 @@ def _with_gnn(
     options: Any,
     loops: bool = False,
 ) -> Callable[[], nn.Module]:
-    """What builds the pool, with a GNN of that class if one is named."""
+    """Return what builds the pool, with a GNN of the given class if there is one."""
     if GNN is not None:
         return partial(_exchanged, pool, partial(GNN, inputs, channels, **options), channels, loops)
     if options:
-        raise UserError(f"unknown arguments {', '.join(options)}: without a GNN class there is nothing to pass them to")
+        raise UserError(f"unknown arguments {', '.join(options)}: they are for a GNN class, and none is given")
     return pool
 
 
@@ -237,7 +237,7 @@ def _gnn_name(pool: nn.Module) -> str:
 
 
 def _repr(layer: PoolingLayer, *first: str, **options: Any) -> str:
-    """In the style of PyG's layers."""
+    """Return the repr in the style of PyG's layers."""
     named = {"ratio": layer.ratio, **options}
-    told = [*first, str(layer.in_channels), *(f"{name}={value!r}" for name, value in named.items())]
-    return f"{type(layer).__name__}({', '.join(told)})"
+    shown = [*first, str(layer.in_channels), *(f"{name}={value!r}" for name, value in named.items())]
+    return f"{type(layer).__name__}({', '.join(shown)})"

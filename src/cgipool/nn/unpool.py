@@ -1,4 +1,4 @@
-"""The way back from a coarsened graph, as the decoder of a graph U-Net takes it."""
+"""Undo pooling, as in the decoder of a graph U-Net."""
 
 from collections.abc import Sequence
 
@@ -8,10 +8,10 @@ from cgipool.errors import UserError
 
 
 def unpool(x_coarse: Tensor, perm: Tensor | Sequence[Tensor], num_nodes: int) -> Tensor:
-    """[N, F] the features of the kept nodes at the nodes they were, zeros elsewhere.
+    """Return [N, F]: the features of the kept nodes at their original nodes, zeros elsewhere.
 
-    `perm` is what a layer gave; for several layers one behind the other, what each of them gave, the first one first.
-    `num_nodes` is how many nodes the (first) layer was given.
+    `perm` is the `perm` of a layer; for several layers in a row, a list with the `perm` of each, in order.
+    `num_nodes` is the number of input nodes of the (first) layer.
     """
     first, *later = [perm] if isinstance(perm, Tensor) else perm
     for kept in later:

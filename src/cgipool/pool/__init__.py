@@ -6,10 +6,10 @@ from cgipool.errors import UserError, unknown
 from cgipool.pool.asap import ASAP
 from cgipool.pool.base import Pooled, Sizes
 from cgipool.pool.cgi import CGIPool, ReleasedCGIPool
-from cgipool.pool.controls import NoPool, RandomPool
+from cgipool.pool.controls import NoPool, OraclePool, RandomPool
 from cgipool.pool.dgcnn import DGCNN
 from cgipool.pool.diffpool import DiffPool
-from cgipool.pool.method import FORMS, NETWORK, TRAINING, Method
+from cgipool.pool.method import CLASSICAL, FORMS, NETWORK, TRAINING, Method
 from cgipool.pool.mincut import MinCutPool
 from cgipool.pool.own import is_own, own_method
 from cgipool.pool.sag import SAGPool
@@ -19,14 +19,17 @@ from cgipool.pool.vip import VIPool, loss_weight
 
 __all__ = [
     "ASAP",
+    "BY_NEGATIVE",
     "DGCNN",
     "FORMS",
     "METHODS",
+    "NETWORKS",
     "CGIPool",
     "DiffPool",
     "Method",
     "MinCutPool",
     "NoPool",
+    "OraclePool",
     "Pooled",
     "RandomPool",
     "ReleasedCGIPool",
@@ -40,6 +43,8 @@ __all__ = [
 ]
 
 CGI_PAPER = "Pang, Zhao, Li: Graph Pooling via Coarsened Graph Infomax. SIGIR 2021"
+
+ECFP_PAPER = "control, after Rogers, Hahn: Extended-Connectivity Fingerprints. J. Chem. Inf. Model. 2010"
 
 METHODS: dict[str, Method] = {
     "cgi": Method(
@@ -63,8 +68,8 @@ METHODS: dict[str, Method] = {
         title="CGIPool w/o MI",
         about="both branches and the fusion, without the mutual-information loss",
         paper=CGI_PAPER,
-        build=CGIPool,
-        released=ReleasedCGIPool,
+        build=partial(CGIPool, negative="learned"),
+        released=partial(ReleasedCGIPool, negative="learned"),
         own_loss=0.0,
         kind="ablation",
         selects=True,
@@ -121,6 +126,7 @@ METHODS: dict[str, Method] = {
         paper="Li, Chen, Zhang, Tsang: Graph Cross Networks with Vertex Infomax Pooling. NeurIPS 2020",
         build=VIPool,
         own_loss=loss_weight,
+        own_loss_per_node=True,
         selects=True,
     ),
     "mincut": Method(
@@ -149,12 +155,21 @@ METHODS: dict[str, Method] = {
         selects=True,
         ignores=("gate",),
     ),
+    "oracle": Method(
+        title="Oracle",
+        about="the nodes that decide the class, for generated sets that say which they are",
+        paper="control, by definition",
+        build=OraclePool,
+        kind="control",
+        ignores=("gate",),
+    ),
     "structure-free": Method(
         title="Structure-free",
         about="the sum of the node features and a perceptron: edges are never looked at",
         paper="control, after Errica, Podda, Bacciu, Micheli: A Fair Comparison of Graph Neural Networks for Graph "
         "Classification. ICLR 2020",
         build=None,
+        architecture="sum",
         kind="control",
         ignores=NETWORK,
     ),
@@ -163,10 +178,67 @@ METHODS: dict[str, Method] = {
         about="the class shares of the training graphs: graphs are never looked at",
         paper="control, by definition",
         build=None,
+        architecture="constant",
         kind="control",
         ignores=(*NETWORK, *TRAINING),
     ),
+    "wl": Method(
+        title="WL subtree + SVM",
+        about="no network: counts of Weisfeiler-Lehman colours and a support vector machine",
+        paper="Shervashidze, Schweitzer, van Leeuwen, Mehlhorn, Borgwardt: Weisfeiler-Lehman Graph Kernels. JMLR 2011",
+        build=None,
+        architecture="classical",
+        kind="control",
+        ignores=(*NETWORK, *CLASSICAL),
+    ),
+    "wl-oa": Method(
+        title="WL-OA + SVM",
+        about="no network: the Weisfeiler-Lehman optimal assignment kernel and a support vector machine",
+        paper="Kriege, Giscard, Wilson: On Valid Optimal Assignment Kernels and Applications to Graph Classification. "
+        "NIPS 2016",
+        build=None,
+        architecture="classical",
+        kind="control",
+        ignores=(*NETWORK, *CLASSICAL),
+    ),
+    "ecfp-rf": Method(
+        title="ECFP + random forest",
+        about="no network: which atom environments a molecule has, and a random forest",
+        paper=ECFP_PAPER,
+        build=None,
+        architecture="classical",
+        kind="control",
+        ignores=(*NETWORK, *CLASSICAL, "features", "kernel_edges"),
+        of_molecules=True,
+    ),
+    "ecfp-count-rf": Method(
+        title="ECFP counts + random forest",
+        about="no network: how many atom environments of each kind a molecule has, and a random forest",
+        paper=ECFP_PAPER,
+        build=None,
+        architecture="classical",
+        kind="control",
+        ignores=(*NETWORK, *CLASSICAL, "features", "kernel_edges"),
+        of_molecules=True,
+    ),
+    "rdkit-rf": Method(
+        title="RDKit descriptors + random forest",
+        about="no network: RDKit's 2D descriptors of a molecule, and a random forest",
+        paper="control, after Breiman: Random Forests. Machine Learning 2001; descriptors of rdkit.Chem.Descriptors",
+        build=None,
+        architecture="classical",
+        kind="control",
+        ignores=(*NETWORK, *CLASSICAL, "features", "kernel_edges"),
+        of_molecules=True,
+    ),
 }
+
+NETWORKS = tuple(name for name, method in METHODS.items() if not method.classical)
+"""The methods that are networks, or stand beside them without graphs: all but those of `cgipool.classical`."""
+
+
+BY_NEGATIVE = {("cgi", "random"): "cgi-rs"}
+"""By method and kind of negatives, the method that this is: their cells have one key."""
 
 
 def method_named(name: str) -> Method:

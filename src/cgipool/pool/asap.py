@@ -32,9 +32,10 @@ class ASAP(nn.Module):
     """Keeps the k fittest of the clusters around each node, joined by weighted edges.
 
     PyG's `ASAPooling` ranks by the fitness times a weight of random sign, as its `SAGPooling` does; here the fittest
-    stay. Its LEConv takes all edges to weigh 1; here the weights of the level count, as in the paper. The other options
-    of PyG's layer are for `cgipool.nn`: the leaky ReLU's slope, dropout on α (drawn from torch's generator), and loops
-    of the new graph, of which the weights are those of A' with its diagonal.
+    stay. In the authors' code and in PyG's, the LEConv takes all edge weights as 1 and no gradient passes through A';
+    here, as in the paper's equations, the weights of the level are used and gradients pass. The other arguments
+    are for `cgipool.nn`: the slope of the leaky ReLU, dropout on α (drawn from torch's generator), and self-loops in
+    the new graph, weighted by the diagonal of A'.
     """
 
     def __init__(
@@ -68,7 +69,8 @@ class ASAP(nn.Module):
 
         keep = level.select(phi.unsqueeze(1), k).squeeze(1)
         joined = ops.block_product(ops.block_product(alpha, a, False, False, *where), alpha, False, True, *where)
-        pooled, coarse = DenseLevel.of_kept(level, xc, phi, keep, k, joined, self.loops)
+        features = level.averaged_features(alpha)
+        pooled, coarse = DenseLevel.of_kept(level, xc, phi, keep, k, joined, self.loops, features)
         return Pooled(pooled, coarse, scores={"phi": phi})
 
     def _query(self, m: Tensor) -> Tensor:

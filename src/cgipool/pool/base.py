@@ -27,6 +27,8 @@ class Pooled(NamedTuple):
     """What helps to understand the training, by name, each a scalar. Filled in evaluation mode only."""
     scores: Mapping[str, Tensor] = NOTHING
     """[C] the scores of the nodes by name, as the method's paper calls them."""
+    readings: tuple[Tensor, ...] = ()
+    """[B, O] outputs read from parts of the graph; their task losses count as own losses of the method."""
 
 
 class Sizes(NamedTuple):

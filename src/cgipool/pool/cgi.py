@@ -11,18 +11,36 @@ numbers are those of the paper's equations, counted from the first of its sectio
                  idx_d = top-k(y_d),  H' = H(idx_d) ⊙ y_d(idx_d),  A' = A(idx_d, idx_d)                           (12)
 
 The adjacencies A_r and A_f of Eq. 8 are never formed: the encoder reads features alone. Eq. 4 and 5, the whole loss,
-are in training/objective.py; Eq. 1 is the option mi="kl". Shapes: C positions, B graphs, d features. σ is the sigmoid,
-k = ⌈ratio · n⌉ per graph.
+are in training/objective.py; Eq. 1 is the option mi="kl". Shapes: C positions, B graphs, d features, O outputs. σ is
+the sigmoid, k = ⌈ratio · n⌉ per graph.
+
+Eq. 2 bounds the mutual information of e and e_r only if its second term is over the product of their marginals, and the
+paper's fake graph is another coarsening of the same graph. `negative` replaces that term. All but "learned" have no
+y_f: the real graph is the output, y_d = y_r. V is all nodes, i and j are graphs of the batch, and dropped nodes
+have the gate 1 − y_r.
+
+    learned     the paper's: idx_f = top-k(y_f), gate y_f
+    random      CGIPool-RS: idx_f = k random nodes, gate 1
+    complement  idx_f = V ∖ idx_r, gate 1 − y_r, in Eq. 2
+    batch       L = −mean_i log [exp T(e_i, e_r,i) / Σ_j exp T(e_i, e_r,j)] with T(a, b) = aᵀ W b / √d: InfoNCE (van
+                den Oord et al., 2018), with I(e; e_r) ≥ log B − L
+    predict     L = mean over graphs of Σ ‖P([(Â H_r)_v ‖ e_r]) − H_v‖² / Σ ‖H_v‖² over the dropped nodes v: how badly
+                their features follow from the kept graph. H is divided by the root mean square of its entries in the
+                graph, and as the target it has no gradient
+    sufficient  L = L_task(C(e_r)) + L_task(C'(e_f)) with e_f of the complement and its gradient reversed (Ganin and
+                Lempitsky, 2015): the kept nodes are to tell the target, the dropped ones nothing of it
 """
 
+import math
 from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cgipool.errors import unknown
-from cgipool.model.layers import GCN, GraphConv
+from cgipool import ops
+from cgipool.errors import UserError, unknown
+from cgipool.model.layers import GCN, GraphConv, Linear
 from cgipool.model.level import Level, check_ratio
 from cgipool.pool.base import Pooled
 
@@ -55,11 +73,27 @@ def bound_named(mi: str) -> str:
     return mi
 
 
+NEGATIVES = ("learned", "random", "batch", "complement", "predict", "sufficient")
+ENCODINGS = ("plain", "unit")
+CRITICS = ("discriminator", "critic", "predictor", "readers")
+"""Names of the modules that only the mutual-information loss trains."""
+
+
 def kind_named(negative: str) -> str:
     """The name itself, if there is such a kind of negatives."""
-    if negative not in ("learned", "random"):
-        raise unknown("kind of negatives", negative, ("learned", "random"))
+    if negative not in NEGATIVES:
+        raise unknown("kind of negatives", negative, NEGATIVES)
     return negative
+
+
+def is_critic(parameter: str) -> bool:
+    """Whether a weight of this name belongs to a critic: a module that only the mutual-information loss trains."""
+    return not set(CRITICS).isdisjoint(parameter.split("."))
+
+
+def unit(e: Tensor) -> Tensor:
+    """[B, d] each vector divided by its root mean square, so that no size of gates can be read from it."""
+    return e * torch.rsqrt(e.square().mean(1, keepdim=True) + 1e-6)
 
 
 class Discriminator(nn.Sequential):
@@ -75,6 +109,34 @@ class Discriminator(nn.Sequential):
         return logits[0], logits[1]
 
 
+class Bilinear(nn.Module):
+    """T(a, b) = aᵀ W b / √d for all pairs of a batch. A perceptron on [a ‖ b] whose hidden units do not change sign is
+    a sum of a part of a and a part of b, and the part of a cancels in InfoNCE."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.linear = Linear(dim, dim)
+
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        """[B, B] T(a_i, b_j)."""
+        return self.linear(a) @ b.T / math.sqrt(a.shape[1])
+
+
+class Predictor(nn.Module):
+    """P([m ‖ e]): the features of a node from its neighbours m in the kept graph and the whole of that graph e."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.node, self.graph, self.last = Linear(dim, dim), nn.Linear(dim, dim), nn.Linear(dim, dim)
+
+    def forward(self, m: Tensor, e: Tensor, level: Level) -> Tensor:
+        """m [C, d] and e [B, d] → [C, d]."""
+        of_graph = ops.spread(
+            self.graph(e).unsqueeze(1), level.alive.unsqueeze(1).to(m.dtype), level.graph, level.slot_ptr
+        )
+        return self.last(F.relu(self.node(m) + of_graph))
+
+
 class CGIPool(nn.Module):
     """The paper's form.
 
@@ -83,48 +145,125 @@ class CGIPool(nn.Module):
 
     With `negative="random"` it is the ablation CGIPool-RS: the fake graph is k nodes drawn uniformly without
     replacement, fresh at each step. The paper does not say how these are gated nor what then replaces the fusion; here
-    their gate is 1, as they have no score, and the output is chosen and gated by y_r alone.
+    their gate is 1, as they have no score, and the output is chosen and gated by y_r alone. The other kinds of
+    negatives are ours; their formulas are above. `encoding="unit"` divides encodings by their size, and `outputs` is
+    the number O of the network's outputs, which "sufficient" asks for.
     """
 
     def __init__(
-        self, dim: int, ratio: float | int = 0.8, site: int = 0, mi: str = "gan", negative: str = "learned"
+        self,
+        dim: int,
+        ratio: float | int = 0.8,
+        site: int = 0,
+        mi: str = "gan",
+        negative: str = "learned",
+        encoding: str = "plain",
+        outputs: int | None = None,
     ) -> None:
         super().__init__()
         self.ratio, self.site, self.mi, self.negative = check_ratio(ratio), site, bound_named(mi), kind_named(negative)
+        if encoding not in ENCODINGS:
+            raise unknown("encoding", encoding, ENCODINGS)
+        self.encoding = encoding
         # GNN_r and GNN_f, two GCNs d → 1, side by side: they propagate together.
         self.gnn = GCN(dim, 2 if negative == "learned" else 1)
-        self.discriminator = Discriminator(dim, nn.ReLU())
+        if negative == "predict":
+            self.predictor = Predictor(dim)
+        elif negative == "sufficient":
+            if outputs is None:
+                raise UserError('negative="sufficient" needs the number of outputs of the network')
+            self.readers = nn.ModuleList([nn.Linear(dim, outputs), nn.Linear(dim, outputs)])  # C and C'
+        elif negative == "batch":
+            self.critic = Bilinear(dim)
+        else:
+            self.discriminator = Discriminator(dim, nn.ReLU())
 
     def forward(self, h: Tensor, level: Level, keep: Tensor | None = None) -> Pooled:
         """H [C, d] → the coarsened graph. A given `keep` imposes idx_d, by first-level position."""
         k = level.kept(self.ratio)
         y = torch.sigmoid(self.gnn(h, level))
-        y_r = y[:, 0]
+        y_r = y_d = y[:, 0]
+        count_f = k
         if self.negative == "learned":
-            y_f = y[:, 1]
+            y_f = gate_f = y[:, 1]
             y_d = torch.sigmoid(y_r - y_f)
             keep_r, keep_f, keep_d = level.select(torch.stack([y_r, y_f, y_d], 1), k).unbind(1)
-            gate_f = y_f
-        else:
-            y_f = level.uniform(self.site)
-            y_d = y_r
+        elif self.negative == "random":
+            y_f, gate_f = level.uniform(self.site), torch.ones_like(y_r)
             keep_r, keep_f = level.select(torch.stack([y_r, y_f], 1), k).unbind(1)
-            keep_d, gate_f = keep_r, torch.ones_like(y_r)
+            keep_d = keep_r
+        else:
+            y_f = gate_f = 1.0 - y_r
+            keep_d = keep_r = level.select(y_r.unsqueeze(1), k).squeeze(1)
+            keep_f, count_f = level.alive - keep_r, level.sizes - k
         keep_d = keep_d if keep is None else keep[level.position]
 
         weight = torch.stack([level.alive, y_r * keep_r, gate_f * keep_f], 1)
         total, x, coarse = level.sum_and_coarsen(h, weight, y_d, keep_d, k)
-        count = torch.stack([level.sizes, k, k], 1).clamp(min=1)
-        e, e_r, e_f = (total / count.unsqueeze(2)).unbind(1)
+        count = torch.stack([level.sizes, k, count_f], 1).clamp(min=1)
+        encodings = (total / count.unsqueeze(2)).unbind(1)
+        e, e_r, e_f = map(unit, encodings) if self.encoding == "unit" else encodings
+        scores = {"y_r": y_r, "y_f": y_f, "y_d": y_d}
+        if self.negative == "sufficient":
+            kept, dropped = self.readers
+            readings = (kept(e_r), dropped(2.0 * e_f.detach() - e_f))  # e_f with its gradient reversed
+            return Pooled(x, coarse, scores=scores, readings=readings)
+        metrics: dict[str, Tensor] = {}
+        if self.negative == "batch":
+            loss, metrics = self._infonce(level, e, e_r)
+        elif self.negative == "predict":
+            loss = self._unpredicted(h, level, y_r * keep_r, e_r, keep_f)
+        else:
+            real, fake = self.discriminator.pairs((e, e_r), (e, e_f))
+            bound, even = BOUNDS[self.mi]
+            # A graph of which nothing is dropped has no complement, and so no pair to be told apart.
+            loss = level.over_graphs(bound(real, fake) * (count_f > 0))
+            if not self.training:
+                metrics = _diagnose(level, real - even, fake - even, keep_r, keep_f, count_f > 0)
+                swapped = torch.stack([y_r * keep_f, gate_f * keep_r], 1)
+                metrics["swapped_accuracy"] = self._swapped(h, level, e, swapped, torch.stack([count_f, k], 1))
+        metrics = {} if self.training else {"mi": loss} | metrics
+        return Pooled(x, coarse, {"mi": loss}, metrics, scores)
+
+    def _infonce(self, level: Level, e: Tensor, e_r: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss of `batch`; how often the pair of one graph has a higher T than a pair of two (0.5 is chance), and
+        the lower bound on the mutual information in nats, at most the logarithm of the number of graphs."""
+        there = level.sizes > 0
+        logits = torch.where(there.unsqueeze(0), self.critic(e, e_r), -1e9)
+        own = torch.diagonal(logits)
+        loss = level.over_graphs(torch.logsumexp(logits, 1) - own)
+        others = there.to(e.dtype) * (1.0 - torch.eye(len(own), dtype=e.dtype, device=e.device))
+        right = (own.unsqueeze(1) > logits).to(e.dtype) + 0.5 * (own.unsqueeze(1) == logits).to(e.dtype)
+        accuracy = (right * others).sum(1) / others.sum(1).clamp(min=1.0)
+        bound = there.sum().clamp(min=1).to(e.dtype).log() - loss
+        return loss, {"discriminator_accuracy": level.over_graphs(accuracy), "mi_bound": bound}
+
+    def _unpredicted(self, h: Tensor, level: Level, gate: Tensor, e_r: Tensor, dropped: Tensor) -> Tensor:
+        """The loss of `predict`; 0 for a graph of which nothing is dropped, or whose dropped features are all 0."""
+        square = level.sums(h.detach().square().sum(1, keepdim=True), level.alive.unsqueeze(1)).view(-1)
+        scale = torch.rsqrt((square / (level.sizes * h.shape[1]).clamp(min=1)).clamp(min=1e-12))
+        h = h * scale[level.graph].unsqueeze(1)
+        e_r = e_r if self.encoding == "unit" else e_r * scale.unsqueeze(1)
+        target = h.detach()
+        wrong = self.predictor(level.propagate(h * gate.unsqueeze(1)), e_r, level) - target
+        both = torch.stack([wrong.square().sum(1), target.square().sum(1)], 1)
+        error, size = level.sums(both, dropped.unsqueeze(1)).squeeze(1).unbind(1)
+        return level.over_graphs(torch.where(size > 0, error / size.clamp(min=1e-6), torch.zeros_like(error)))
+
+    def _swapped(self, h: Tensor, level: Level, e: Tensor, weight: Tensor, count: Tensor) -> Tensor:
+        """How often the discriminator is right by the gates when the two graphs exchange their nodes and keep their
+        gates: 1 if it reads the size of gates, 0 if it reads which nodes are there. weight [C, 2] and count [B, 2] are
+        those of the real and the fake graph after the exchange."""
+        means = (level.sums(h, weight) / count.clamp(min=1).unsqueeze(2)).unbind(1)
+        e_r, e_f = map(unit, means) if self.encoding == "unit" else means
         real, fake = self.discriminator.pairs((e, e_r), (e, e_f))
-        bound, even = BOUNDS[self.mi]
-        loss = level.over_graphs(bound(real, fake))
-        metrics = {} if self.training else _diagnose(level, loss, real - even, fake - even, keep_r, keep_f)
-        return Pooled(x, coarse, {"mi": loss}, metrics, {"y_r": y_r, "y_f": y_f, "y_d": y_d})
+        even = BOUNDS[self.mi][1]
+        return level.over_graphs(_right(real - even, fake - even, count[:, 0] > 0))
 
     def extra_repr(self) -> str:
         """Shown in the module's repr."""
-        return f"ratio={self.ratio}, mi={self.mi!r}, negative={self.negative!r}"
+        encoding = "" if self.encoding == "plain" else f", encoding={self.encoding!r}"
+        return f"ratio={self.ratio}, mi={self.mi!r}, negative={self.negative!r}{encoding}"
 
 
 class ReleasedCGIPool(nn.Module):
@@ -141,9 +280,17 @@ class ReleasedCGIPool(nn.Module):
     """
 
     def __init__(
-        self, dim: int, ratio: float | int = 0.8, site: int = 0, mi: str = "gan", negative: str = "learned"
+        self,
+        dim: int,
+        ratio: float | int = 0.8,
+        site: int = 0,
+        mi: str = "gan",
+        negative: str = "learned",
+        encoding: str = "plain",
     ) -> None:
         super().__init__()
+        if negative in NEGATIVES[2:] or encoding != "plain":
+            raise UserError("the released form of CGIPool has negative=learned or random and encoding=plain only")
         self.ratio, self.site, self.mi, self.negative = check_ratio(ratio), site, bound_named(mi), kind_named(negative)
         scorers = 2 if negative == "learned" else 1
         # The transform and the first layers of the scorers, side by side: they read the same X and aggregate it once.
@@ -176,7 +323,8 @@ class ReleasedCGIPool(nn.Module):
         metrics = {}
         if not self.training:
             keep_r, keep_f = level.select(torch.stack([s_r, s_f], 1), k).unbind(1)
-            metrics = _diagnose(level, loss, real - even, fake - even, keep_r, keep_f)
+            everywhere = level.sizes > 0
+            metrics = {"mi": loss} | _diagnose(level, real - even, fake - even, keep_r, keep_f, everywhere)
         return Pooled(pooled, coarse, {"mi": loss}, metrics, {"y_r": s_r, "y_f": s_f, "y_d": s_d})
 
     def extra_repr(self) -> str:
@@ -184,13 +332,18 @@ class ReleasedCGIPool(nn.Module):
         return f"ratio={self.ratio}, mi={self.mi!r}, negative={self.negative!r}"
 
 
+def _right(real: Tensor, fake: Tensor, pairs: Tensor) -> Tensor:
+    """[B] how often a discriminator is right; one half where there are no pairs."""
+    right = ((real > 0).float() + (fake < 0).float()) / 2.0
+    return torch.where(pairs, right, 0.5)
+
+
 def _diagnose(
-    level: Level, loss: Tensor, real: Tensor, fake: Tensor, keep_r: Tensor, keep_f: Tensor
+    level: Level, real: Tensor, fake: Tensor, keep_r: Tensor, keep_f: Tensor, pairs: Tensor
 ) -> dict[str, Tensor]:
     """Whether the mutual-information term does anything: the discriminator's accuracy (0.5 is chance), and the share of
     its nodes that the real graph has in common with the fake one (at ratio 0.8 at least 0.75, by counting alone)."""
-    right = ((real > 0).float() + (fake < 0).float()) / 2.0
     both = level.sums((keep_r * keep_f).unsqueeze(1), level.alive.unsqueeze(1)).view(-1)
     kept = level.sums(keep_r.unsqueeze(1), level.alive.unsqueeze(1)).view(-1).clamp(min=1.0)
     shared = level.over_graphs(both / kept)
-    return {"mi": loss, "discriminator_accuracy": level.over_graphs(right), "overlap": shared}
+    return {"discriminator_accuracy": level.over_graphs(_right(real, fake, pairs)), "overlap": shared}

@@ -6,6 +6,7 @@ Shapes: C positions, d features.
 import torch
 from torch import Tensor, nn
 
+from cgipool.errors import UserError
 from cgipool.model.level import Level, check_ratio
 from cgipool.pool.base import Pooled
 
@@ -40,3 +41,20 @@ class RandomPool(nn.Module):
     def extra_repr(self) -> str:
         """Shown in the module's repr."""
         return f"ratio={self.ratio}"
+
+
+class OraclePool(nn.Module):
+    """Keeps the nodes that decide the class, whatever their number: the ceiling for methods that select nodes.
+
+    X' = X(i), A' = A(i, i), with i the nodes of `node_truth`, which generated data sets have.
+    """
+
+    def forward(self, x: Tensor, level: Level) -> Pooled:
+        """X [C, d] → the coarsened graph."""
+        truth = level.origin.truth
+        if truth is None or truth.shape[1] == 0:
+            raise UserError("oracle needs a data set that says which nodes decide, such as motifs or needle-60")
+        keep = truth[level.position, 0].to(x.dtype) * level.alive
+        k = level.sums(keep.unsqueeze(1), level.alive.unsqueeze(1)).view(-1).round().to(level.sizes.dtype)
+        pooled, coarse = level.coarsen(x, torch.ones_like(level.alive), keep, k)
+        return Pooled(pooled, coarse, scores={"truth": keep})

@@ -18,17 +18,17 @@ from cgipool.model.level.dense import DenseLevel
 from cgipool.pool.base import Pooled, Sizes, cluster_count
 
 TINY = 1e-15
-"""Keeps log 0 away; PyG's."""
+"""Added inside the logarithm; PyG's value."""
 
 
 class DiffPool(nn.Module):
     """Merges the nodes of every graph into K soft clusters.
 
     K = ⌈ratio · mean size of the training graphs⌉ on the first level, ⌈ratio · K⌉ on the next ones; the authors' code
-    takes a share of the LARGEST graph, which on these data sets exceeds the mean many times over. GNN_p and GNN_e are
+    takes a share of the LARGEST graph, which on these data sets is many times the mean. GNN_p and GNN_e are
     one GCN each; the paper stacks several layers with batch normalisation, but here only the pooling may differ from
-    the other methods. The link loss is divided by n² for each graph by itself and averaged over graphs; PyG's is
-    one norm over the padded batch, so that a graph's share depends on the largest one beside it.
+    the other methods. The link loss is divided by n² for each graph and averaged over graphs; PyG's is one
+    norm over the padded batch, so that the share of a graph depends on the largest graph of the batch.
 
     No n × n matrix is formed: A S is a sparse product, and ‖A − S Sᵀ‖² = ‖A‖² − 2 tr(Sᵀ A S) + ‖Sᵀ S‖².
     """

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import nn
@@ -12,16 +13,20 @@ from cgipool.errors import unknown
 FORMS = ("paper", "released")
 
 NETWORK = (
-    "form", "conv", "norm", "gate", "levels", "readout", "jumping", "ratio", "mi", "alpha", "alpha_proteins",
-    "own_loss",
+    "form", "conv", "norm", "gate", "levels", "convs_per_level", "residual", "readout", "jumping", "ratio", "mi",
+    "alpha", "alpha_proteins", "own_loss", "negative", "encoding", "critic_weight_decay",
 )  # fmt: skip
 """Settings of a recipe that only the shared network and its pools read."""
 
 TRAINING = (
     "width", "dropout", "dropout_epochs", "lr", "schedule", "warmup", "weight_decay", "clip", "average", "batch_size",
-    "shuffle", "epochs", "patience", "label_smoothing",
+    "shuffle", "epochs", "patience", "stop_by", "label_smoothing",
 )  # fmt: skip
 """Settings that only a model with weights to learn reads."""
+
+
+CLASSICAL = (*TRAINING, "vocabulary", "attributes", "wl", "rwse")
+"""Settings that the methods which are not networks do not read, beside those of the network."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +34,9 @@ class Method:
     """How to build a method's modules, and what to say of it.
 
     A builder is called with those of these arguments that it names: dim (the width d), ratio, site (the number of the
-    level, from 0), levels (how many there are), sizes (`Sizes` of the training graphs) and mi (the bound on the mutual
-    information).
+    level, from 0), levels (how many there are), sizes (`Sizes` of the training graphs), mi (the bound on the mutual
+    information), negative and encoding (see pool/cgi.py) and outputs (how many the network has). What a partial sets by
+    name stays as it is.
     """
 
     title: str
@@ -40,7 +46,7 @@ class Method:
     paper: str
     """Where it was published."""
     build: Callable[..., nn.Module] | None
-    """build(…) → a module (x, level) → Pooled, one per level. None: the method is no network of ours at all."""
+    """build(…) → a module (x, level) → Pooled, one per level. None: the model is not the shared network."""
     released: Callable[..., nn.Module] | None = None
     """The form of the authors' released code, where it differs from the paper and we have both."""
     read: Callable[..., nn.Module] | None = None
@@ -48,28 +54,50 @@ class Method:
     the backbone's readout."""
     own_loss: float | Callable[[int], float] | None = None
     """The weight of the method's own loss, or what gives it for an epoch; None: the recipe's α."""
+    own_loss_per_node: bool = False
+    """Whether the method's own loss is a mean over nodes rather than graphs."""
+    architecture: str = "network"
+    """Which model it is a method of: "network" (the shared one), "sum" (no structure), "constant" (no graph), or
+    "classical" (not a network; see `cgipool.classical`)."""
     kind: str = "method"
     """"method", "ablation" or "control"."""
     fast: bool = True
     """Whether it keeps shapes static, so that `vmap` and captured steps can take it."""
     selects: bool = False
     """Whether each pool keeps ⌈ratio · n⌉ nodes of a graph, so that the sizes of all levels are known beforehand."""
+    of_molecules: bool = False
+    """Whether it reads molecules, and not any graph."""
     ignores: tuple[str, ...] = ()
     """Settings of a recipe that it does not read, beside those that `reads` can tell from the rest."""
+
+    @property
+    def learns(self) -> bool:
+        """Whether the model is a network with weights to train."""
+        return self.architecture not in ("constant", "classical")
+
+    @property
+    def classical(self) -> bool:
+        """Whether it is a method of `cgipool.classical`, which is fitted once and has no epochs."""
+        return self.architecture == "classical"
 
     def reads(self, setting: str) -> bool:
         """Whether a setting of a recipe can change what the method gives."""
         if setting in self.ignores:
             return False
         builders = [build for build in (self.build, self.released, self.read) if build is not None]
-        named = {name for build in builders for name in inspect.signature(build).parameters}
+        named = {name for build in builders for name in asked_by(build)}
+        by_alpha = self.own_loss is None and "mi" in named
         told = {
             "form": self.released is not None,
             "ratio": "ratio" in named,
             "mi": "mi" in named,
-            "alpha": self.own_loss is None and "mi" in named,
+            "alpha": by_alpha,
+            "negative": "negative" in named,
+            "encoding": by_alpha and "encoding" in named,
+            "critic_weight_decay": by_alpha,
             "own_loss": self.own_loss is not None and self.own_loss != 0.0,
             "readout": self.read is None,
+            "kernel_edges": self.classical,
             "jumping": self.read is None or "jumping" in inspect.signature(self.read).parameters,
         }
         return told.get("alpha" if setting == "alpha_proteins" else setting, True)
@@ -93,7 +121,12 @@ class Method:
         return scale * (self.own_loss(epoch) if callable(self.own_loss) else self.own_loss)
 
 
+def asked_by(build: Callable[..., Any]) -> set[str]:
+    """The arguments that a builder names in its signature, without those that a partial sets by name."""
+    return inspect.signature(build).parameters.keys() - (build.keywords.keys() if isinstance(build, partial) else ())
+
+
 def named_by(build: Callable[..., Any], offered: dict[str, Any]) -> dict[str, Any]:
-    """Those of the arguments offered that a builder names in its signature."""
-    known = inspect.signature(build).parameters
+    """Those of the arguments offered that a builder asks for."""
+    known = asked_by(build)
     return {name: value for name, value in offered.items() if name in known}

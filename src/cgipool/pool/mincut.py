@@ -17,15 +17,16 @@ from cgipool.model.level.dense import DenseLevel
 from cgipool.pool.base import Pooled, Sizes, cluster_count
 
 TINY = 1e-12
-"""Keeps square roots away from 0, where their derivative is infinite."""
+"""Added under square roots, whose derivative at 0 is infinite."""
 
 
 class MinCutPool(nn.Module):
-    """Merges the nodes of every graph into K soft clusters that cut few edges and are of like size.
+    """Merges the nodes of every graph into K soft clusters that cut few edges and have similar sizes.
 
-    K follows from ratio as DiffPool's does. The MLP is one linear layer, as in the authors' and PyG's examples. The cut
-    is that of A as it comes, as in PyG's layer; the paper normalises A beforehand. A graph without edges has cut 0.
-    """
+    K follows from the ratio as for DiffPool. The MLP is one linear layer, as in the authors' and PyG's examples. As in
+    PyG's layer, the cut uses A itself; the paper normalises A beforehand. A graph without edges has cut 0."""
+
+    needs_positive_weights = True
 
     def __init__(self, dim: int, ratio: float | int = 0.8, site: int = 0, sizes: Sizes | None = None) -> None:
         super().__init__()

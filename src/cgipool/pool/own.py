@@ -1,4 +1,4 @@
-"""Pools of the user's own, named as "package.module:Class", and whose code an exception came from."""
+"""Pooling classes of users, named "package.module:Class", and where in their code an exception came from."""
 
 import importlib
 import inspect
@@ -21,7 +21,7 @@ PACKAGE = Path(__file__).parents[1]
 RULES = PACKAGE / "contract"
 
 CALLERS = (PACKAGE / "model" / "network.py", PACKAGE / "pool")
-"""What builds and calls the pools of users."""
+"""Our modules that build and call the pools of users."""
 
 
 class OwnCodeError(Exception):
@@ -29,7 +29,7 @@ class OwnCodeError(Exception):
 
 
 def told(error: BaseException) -> str:
-    """An exception in one line, with the place in the user's code or ours that it came from."""
+    """Return an exception as one line, with its place in the user's code or ours."""
     said = " ".join(str(error).split())
     if len(said) > 160:
         said = f"{said[:157]}..."
@@ -37,15 +37,15 @@ def told(error: BaseException) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """FILE:LINE of the innermost call in an exception's traceback that is a user's, else PyG's, else ours."""
+    """Return FILE:LINE of the innermost call in the traceback that is in a user's code, else in PyG's, else in ours."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename[:1] != "<"]
     at = max(enumerate(frames), key=lambda numbered: (_nearness(Path(numbered[1].filename)), numbered[0]))[1]
     return f"{_shown(at.filename)}:{at.lineno}"
 
 
 def own_traceback(error: BaseException) -> str | None:
-    """The traceback of an exception in a pool that is not ours: the calls in the user's code (or PyG's), and what was
-    raised. None for other exceptions, and for want of memory."""
+    """Return the traceback of an exception in a pool that is not ours: the calls in the user's code (or PyG's), and
+    what was raised. None for other exceptions and for out-of-memory errors."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return None
     frames = traceback.extract_tb(error.__traceback__)
@@ -63,13 +63,14 @@ def own_traceback(error: BaseException) -> str | None:
 
 
 def _shown(filename: str) -> str:
-    """A path as it is shown: from the working folder, if it is in there."""
+    """Return a path as shown to users: relative to the working folder if it is inside."""
     path = Path(filename)
     return str(path.relative_to(os.getcwd()) if path.is_relative_to(os.getcwd()) else path)
 
 
 def _nearness(path: Path) -> int:
-    """How much a file has to do with a pool: 3 for a user's own, 2 for PyG's, 1 for ours, 0 for the ground below."""
+    """Rank a file by how close it is to a pool: 3 for a user's code, 2 for PyG's, 1 for ours, 0 for everything
+    below."""
     libraries = Path(torch.__file__).parents[1]
     if path.is_relative_to(libraries / "torch_geometric"):
         return 2
@@ -81,23 +82,23 @@ def _nearness(path: Path) -> int:
 
 
 OFFERED = ("dim", "ratio", "site", "levels", "sizes", "mi")
-"""What a pool of ours can ask for."""
+"""Arguments that a pool with our interface may name."""
 
 OFFERED_TO_PYG = ("in_channels", "ratio")
-"""What a layer of PyG's conventions can ask for."""
+"""Arguments that a layer with PyG's interface may name."""
 
 
 def is_own(name: str) -> bool:
-    """Whether a method's name points at a class."""
+    """Whether a method's name refers to a class."""
     return ":" in name
 
 
 def own_method(name: str) -> Method:
-    """The class as a method. It is one of two kinds, told by the second argument of its `forward`: a pool of ours,
-    (x, level) → Pooled, built from what it names of dim, ratio, site, levels, sizes and mi; or a layer of PyG's
-    conventions, (x, edge_index, …), built from what it names of in_channels and ratio.
+    """Return the class as a method. The second argument of its `forward` decides between two kinds: a pool with our
+    interface, (x, level) → Pooled, which may name dim, ratio, site, levels, sizes and mi as arguments; or a layer with
+    PyG's interface, (x, edge_index, …), which may name in_channels and ratio.
 
-    The weight of its own losses is the class attribute `own_loss`, by default 1: a number, or a function of the epoch.
+    The class attribute `own_loss` is the weight of its losses: a number or a function of the epoch. Default: 1.
     """
     pool = _class_at(name)
     takes = [p for p in inspect.signature(pool.forward).parameters.values() if p.kind in _BY_PLACE][1:]
@@ -122,7 +123,7 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 
 
 _FOREIGN = ("adj", "adj_t", "adjacency", "edge_attr", "edge_weight", "batch", "data", "mask")
-"""What second arguments of forward are called in other libraries, such as tgp."""
+"""Names of the second argument of forward in other libraries, such as tgp."""
 
 
 def _is_foreign(second: inspect.Parameter) -> bool:
@@ -170,8 +171,8 @@ def _class_at(name: str) -> type[nn.Module]:
 
 
 def _imported(module: str) -> ModuleType:
-    """The module; like `python -m`, a command also looks into the working folder. It stays on the path, which worker
-    processes inherit."""
+    """Import the module. Like `python -m`, a command also looks in the working folder, which stays on the path for
+    worker processes."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""An adapter: any pooling layer of PyG's conventions as a pool of ours, unchanged, in the plain training loop.
+"""An adapter that runs any pooling layer with PyG's interface, unchanged, in the plain training loop.
 
 Shapes: C positions, F features, E directed edges.
 """
@@ -23,7 +23,7 @@ class EdgeListLevel(Level):
 
     def __init__(self, nodes: Nodes, origin: Origin, edge_index: Tensor, weight: Tensor | None) -> None:
         super().__init__(nodes, origin, compact=True)
-        others = edge_index[0] != edge_index[1]  # A has no loops; the convolutions add their own
+        others = edge_index[0] != edge_index[1]  # A has no self-loops; the convolutions add their own
         self.edge_index = edge_index[:, others]
         self.weighted = weight is not None
         ones = torch.ones(self.edge_index.shape[1], dtype=nodes.alive.dtype, device=edge_index.device)
@@ -66,13 +66,13 @@ class EdgeListLevel(Level):
 class PyGPool(nn.Module):
     """Runs a layer (x, edge_index, edge_attr, batch) → (x, edge_index, edge_attr, batch, perm, …) on our levels.
 
-    Also understood: (x, edge_index, batch, …) as `EdgePooling` gives it, (x, edge_index, edge_attr, batch), and objects
-    with these names as attributes, which may have a `loss`, a scalar or several by name. What a layer gives as
-    edge_attr or edge_weight counts as weights of the edges if it has one number per edge. A layer's nodes may come in
-    any order. Its shapes depend on the data, so it needs compact levels.
+    It also accepts (x, edge_index, batch, …) as returned by `EdgePooling`, (x, edge_index, edge_attr, batch), and
+    objects with these attributes, optionally with a `loss`, a scalar or several by name. A returned edge_attr or
+    edge_weight with one number per edge becomes the edge weights. The nodes may be in any order. The shapes depend on
+    the data, so the layer needs compact levels.
 
-    What a layer draws at random, from torch's generator as PyG's do, follows from the step's key and the level: a run
-    is repeatable, and a split draws the same numbers alone or among others.
+    Torch's generator, which PyG's layers draw from, is seeded by the step's key and the level: a run is repeatable,
+    and a split draws the same numbers alone or among others.
     """
 
     def __init__(self, layer: Callable[..., nn.Module], dim: int, ratio: float | int = 0.8, site: int = 0) -> None:
@@ -85,10 +85,10 @@ class PyGPool(nn.Module):
         self.site = site
 
     def forward(self, x: Tensor, level: Level) -> Pooled:
-        """X [C, F] → what the layer gives."""
+        """X [C, F] → the layer's result."""
         name = type(self.layer).__name__
         if not level.compact:
-            raise UserError(f"{name} is a layer of PyG's conventions: it needs compact levels")
+            raise UserError(f"{name} is a PyG layer, which needs compact levels")
         edge_index, weight = _edge_list(level)
         offered = {"batch": level.graph, "edge_attr": weight, "edge_weight": weight}
         takes = inspect.signature(self.layer.forward).parameters
@@ -100,7 +100,7 @@ class PyGPool(nn.Module):
 
 @contextmanager
 def _drawing_by(level: Level, site: int) -> Iterator[None]:
-    """Torch's generator follows from the step's key and the level inside, and is as it was afterwards."""
+    """Seed torch's generator by the step's key and the level, and restore it afterwards."""
     device = level.alive.device
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(key_of(int(level.origin.key), site))
@@ -108,7 +108,7 @@ def _drawing_by(level: Level, site: int) -> Iterator[None]:
 
 
 def _edge_list(level: Level) -> tuple[Tensor, Tensor | None]:
-    """The edges [2, E], and their weights unless all are 1."""
+    """Return the edges [2, E], and their weights unless all are 1."""
     if isinstance(level, EdgeListLevel):
         return level.edge_index, level.weight if level.weighted else None
     assert isinstance(level, SparseLevel)
@@ -119,7 +119,7 @@ def _edge_list(level: Level) -> tuple[Tensor, Tensor | None]:
 
 
 class Parts(NamedTuple):
-    """What a layer gave."""
+    """The result of a layer."""
 
     x: Tensor
     edge_index: Tensor
@@ -130,7 +130,7 @@ class Parts(NamedTuple):
 
 
 def _parts(name: str, result: Any) -> Parts:
-    """A layer's result, whichever of the conventions it follows."""
+    """Read a layer's result in any of the accepted forms."""
     x: Any
     edges: Any
     graph: Any
@@ -148,17 +148,17 @@ def _parts(name: str, result: Any) -> Parts:
         x, edges, graph = result[:3]
     else:
         what = f"a tuple of {len(result)}" if isinstance(result, tuple) else f"a {type(result).__name__}"
-        raise UserError(f"{name} must give (x, edge_index, edge_attr, batch, perm, …), not {what}")
+        raise UserError(f"{name} must return (x, edge_index, edge_attr, batch, perm, …), not {what}")
     if not (_is_index(graph) and len(graph) == len(x) and _is_index(edges) and edges.ndim == 2 and len(edges) == 2):
         raise UserError(
-            f"{name} must give an edge_index [2, E] and a batch with the graph of each of its {len(x)} nodes"
+            f"{name} must return an edge_index [2, E] and a batch with the graph of each of its {len(x)} nodes"
         )
     weight = attribute.view(-1) if attribute is not None and attribute.numel() == edges.shape[1] else None
     return Parts(x, edges, weight, graph, perm, losses)
 
 
 def _first(result: Any, *names: str) -> Any:
-    """The first of these attributes that is there; PyG's `Data` has an edge_attr of None where none is given."""
+    """Return the first of these attributes that is set; in PyG's `Data` edge_attr may be None."""
     return next((value for name in names if (value := getattr(result, name, None)) is not None), None)
 
 
@@ -167,7 +167,7 @@ def _is_index(value: Any) -> bool:
 
 
 def _in_order(parts: Parts) -> Parts:
-    """The nodes graph by graph, as a level has them; `EdgePooling` numbers its clusters over the whole batch."""
+    """Sort the nodes by graph, as a level needs them; `EdgePooling` numbers its clusters over the whole batch."""
     if bool((torch.diff(parts.graph) >= 0).all()):
         return parts
     order = torch.argsort(parts.graph, stable=True)
@@ -178,7 +178,7 @@ def _in_order(parts: Parts) -> Parts:
 
 
 def _next_level(level: Level, parts: Parts) -> EdgeListLevel:
-    """Nodes that a layer selected keep their places in the graph; clusters are numbered anew."""
+    """Nodes that a layer selected keep their place in the graph; clusters get new numbers."""
     size = torch.bincount(parts.graph, minlength=len(level.sizes))
     slot_ptr = torch.nn.functional.pad(size.cumsum(0), (1, 0))
     alive = torch.ones(len(parts.x), dtype=level.alive.dtype, device=parts.x.device)

@@ -19,7 +19,7 @@ class SAGPool(nn.Module):
     """Keeps the nodes with the largest score by a graph convolution.
 
     PyG's `SAGPooling` multiplies the score by one more weight, drawn at random, before it ranks (its issue 9862): where
-    that is negative, the nodes with the SMALLEST scores stay. The paper has no such weight, nor has this.
+    that is negative, the nodes with the SMALLEST scores stay. Neither the paper nor this class has such a weight.
     """
 
     def __init__(self, dim: int, ratio: float | int = 0.8) -> None:

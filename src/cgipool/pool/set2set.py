@@ -20,8 +20,8 @@ from cgipool.model.readout import JUMPINGS, Levels, jumping_named
 
 
 class Attention(nn.Module):
-    """q*_T of one level, [B, 2d]. The LSTM is written out, as `nn.LSTM` has no rule for `vmap`; its weights are laid
-    out and initialised as there: input, forget, cell and output gate."""
+    """q*_T of one level, [B, 2d]. The LSTM is written out because `nn.LSTM` has no rule for `vmap`. Its weights have
+    the same layout and initialisation: input, forget, cell and output gate."""
 
     def __init__(self, dim: int, steps: int) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Attention(nn.Module):
 
 
 class Set2Set(nn.Module):
-    """One Set2Set for each level of a network without pooling, their results joined as the backbone's readouts are.
+    """One Set2Set for each level of a network without pooling, joined like the backbone's readouts.
 
     T = 3 steps, as in PyG's examples; the comparison with CGIPool names none.
     """

@@ -17,7 +17,7 @@ from cgipool.model.level import Level, check_ratio
 from cgipool.pool.base import Pooled
 
 LEAST_NORM = 1e-12
-"""Where a level dies, all of its features 0, weight decay alone moves p, until its norm in float32 is 0."""
+"""If all features of a level become 0, only weight decay changes p, until its norm in float32 is 0."""
 
 
 class TopKPool(nn.Module):

@@ -1,6 +1,6 @@
 """VIPool: "Graph Cross Networks with Vertex Infomax Pooling" (Li, Chen, Zhang, Tsang; NeurIPS 2020).
 
-A vertex is worth keeping if it tells much about its neighbourhood. T(v, u) is the logit that vertex v and
+A vertex is worth keeping if it carries much information about its neighbourhood. T(v, u) is the logit that vertex v and
 neighbourhood u belong together, trained on pairs that do and pairs that do not:
 
     vertex          h = PReLU(x W + b)
@@ -22,25 +22,30 @@ from cgipool.model.level import Level, check_ratio
 from cgipool.pool.base import Pooled
 
 DROPOUT = 0.3
-"""The public code's."""
+"""The authors' code's."""
 
 NEGATIVE_SITE = 100
 """Draws of level l: dropout at site l, negatives at site 100 + l."""
 
 
 def loss_weight(epoch: int) -> float:
-    """The weight of the loss: 2 at first, 1 from epoch 1000 on; the public code's schedule."""
+    """Return the weight of the loss: 2 at first, 1 from epoch 1000 on.
+
+    The authors' code has 2 − epoch / num_epochs, with 1000 as default of num_epochs and 100 to 500 in its run script.
+    """
     return max(1.0, 2.0 - epoch / 1000.0)
 
 
 class VIPool(nn.Module):
-    """Keeps the vertices that are most clearly told by their neighbourhoods.
+    """Keeps the vertices that their neighbourhoods identify best.
 
-    The public code selects over the whole batch, so that a graph can lose all its vertices and its output depends on
-    the graphs beside it; here k vertices of each graph stay. There π permutes the batch; here it is a random cycle
-    through each graph's vertices, so that no vertex is its own negative. A graph of one vertex takes its negative from
-    the next graph of the batch.
+    The authors' code selects over the whole batch, so that a graph can lose all its vertices and its output depends on
+    the other graphs; here k vertices of each graph stay. There Â is D^-½ A D^-½, without self-loops; here it is the
+    backbone's. There π permutes the batch; here it is a random cycle through each graph's vertices, so that no vertex
+    is its own negative. A graph of one vertex takes its negative from the next graph of the batch.
     """
+
+    needs_positive_weights = True
 
     def __init__(self, dim: int, ratio: float | int = 0.8, site: int = 0, hops: int = 1) -> None:
         super().__init__()
@@ -58,9 +63,9 @@ class VIPool(nn.Module):
         k = level.kept(self.ratio)
         h = self.prelu(self.embed(x))
         c = torch.sigmoid(self._neighborhood(self._dropped(h, level), level))
-        told = self.bilinear(c)
-        positive = (h * told).sum(1) + self.bias
-        negative = (another_vertex(h, level, NEGATIVE_SITE + self.site) * told).sum(1) + self.bias
+        context = self.bilinear(c)
+        positive = (h * context).sum(1) + self.bias
+        negative = (another_vertex(h, level, NEGATIVE_SITE + self.site) * context).sum(1) + self.bias
         loss = level.over_nodes(F.softplus(-positive) + F.softplus(negative)) / 2.0
 
         score = torch.sigmoid(positive)
@@ -91,8 +96,8 @@ class VIPool(nn.Module):
 
 
 def another_vertex(h: Tensor, level: Level, site: int) -> Tensor:
-    """[C, d] h of another vertex of the same graph, each taken once: the next one in a random order. For a graph of one
-    vertex, h of the first one of the next graph. 0 at the dead."""
+    """Return [C, d]: for each vertex, h of the next one of its graph in a random order, so that each is used once. A
+    graph of one vertex gets h of the first vertex of the next graph. Dead positions get 0."""
     order, place = level.order(level.uniform(site))
     start, n = level.slot_ptr[level.graph], level.sizes[level.graph]
     rank, living = place - start, level.alive > 0
@@ -100,7 +105,7 @@ def another_vertex(h: Tensor, level: Level, site: int) -> Tensor:
     following = torch.where(inside, order[start + torch.where(rank + 1 < n, rank + 1, 0)], -1)
     preceding = torch.where(inside, order[start + torch.where(rank > 0, rank - 1, (n - 1).clamp(min=0))], -1)
 
-    graphs = (level.sizes > 0).sum().clamp(min=1)  # those that are there come first
+    graphs = (level.sizes > 0).sum().clamp(min=1)  # empty slots come last
     after, before = (level.graph + 1) % graphs, (level.graph - 1) % graphs
     borrowed = torch.where(living & (n == 1), order[level.slot_ptr[after]], -1)
     lender = living & (rank == 0) & (level.sizes[before] == 1)

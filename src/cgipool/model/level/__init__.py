@@ -8,6 +8,7 @@ the kept ones move together into so many positions. A compact level drops positi
 are less work. Features at dead positions are never read.
 """
 
+from cgipool.errors import check_ratio
 from cgipool.model.level.base import (
     GATES,
     LEAST_MEAN,
@@ -15,13 +16,12 @@ from cgipool.model.level.base import (
     Nodes,
     Origin,
     cells_of,
-    check_ratio,
     compacted,
     decimal,
     kept_of,
     positions_kept,
 )
-from cgipool.model.level.sparse import Edges, SparseLevel, TiledLevel
+from cgipool.model.level.sparse import Edges, SparseLevel, TiledLevel, WeightedLevel
 
 __all__ = [
     "GATES",
@@ -32,6 +32,7 @@ __all__ = [
     "Origin",
     "SparseLevel",
     "TiledLevel",
+    "WeightedLevel",
     "cells_of",
     "check_ratio",
     "compacted",

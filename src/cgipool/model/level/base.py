@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import torch
@@ -36,6 +35,27 @@ class Nodes(NamedTuple):
     """[C] which position of the first level each one was."""
 
 
+NEW_EDGES = (
+    "the convolution reads edges one by one, and a pool has made new ones without features; "
+    "use another convolution, such as gin, or a pool that selects nodes"
+)
+
+
+class EdgeData(NamedTuple):
+    """The edge data of a batch, by entry of its neighbour lists; data/batch.py explains the fields."""
+
+    kind: Tensor
+    code: Tensor
+    floats: Tensor
+    weight: Tensor
+    reverse: Tensor
+
+    @property
+    def is_read(self) -> bool:
+        """Whether there is any."""
+        return any(len(column) for column in (self.code, self.floats, self.weight))
+
+
 class Origin(NamedTuple):
     """What a level keeps of its batch."""
 
@@ -51,19 +71,14 @@ class Origin(NamedTuple):
     """How many positions the levels after the next pools need, where that is known: such levels are closed up."""
     gate: str = "plain"
     """One of `GATES`."""
-
-
-def check_ratio(ratio: float | int) -> float | int:
-    """The ratio, if it is a share in (0, 1] or a count of at least 1 that torch can hold."""
-    if isinstance(ratio, Integral) and not isinstance(ratio, bool) and 1 <= ratio < 2**63:
-        return int(ratio)
-    if isinstance(ratio, Real) and not isinstance(ratio, Integral) and 0.0 < ratio <= 1.0:
-        return float(ratio)
-    raise UserError(f"ratio must be a share in (0, 1] or a whole number of nodes from 1, not {ratio!r}")
+    edges: EdgeData | None = None
+    """The edge data; None where there is none."""
+    truth: Tensor | None = None
+    """[C, 1] which nodes decide the class; width 0, or None, where that is not known."""
 
 
 def kept_of(size: Tensor, ratio: float | int) -> Tensor:
-    """How many of so many nodes a ratio keeps."""
+    """[B] the number of nodes that a ratio keeps of graphs with `size` [B] nodes."""
     if isinstance(ratio, int):
         return size.clamp(max=ratio)
     share = decimal(ratio)
@@ -114,15 +129,20 @@ class Level(ABC):
         """The level before any pooling. Where it is known beforehand how many nodes at most are left after each pool,
         `rows` says it; `gate`, one of `GATES`, is how all pools' gates act."""
         # Imported when called: these levels are built on this class.
-        from cgipool.model.level.sparse import Edges, SparseLevel, TiledLevel
+        from cgipool.model.level.sparse import Entries, SparseLevel, TiledLevel, WeightedLevel
 
         position = torch.arange(len(batch.alive), device=batch.alive.device)
         nodes = Nodes(batch.graph, batch.slot_ptr, batch.alive, batch.size, position)
-        origin = Origin(batch.key, batch.id, batch.slot_ptr, batch.room.shape[1], rows, gate)
-        edges = partial(Edges, batch.row_ptr, batch.neighbor)
+        data = EdgeData(batch.edge_kind, batch.edge_code, batch.edge_floats, batch.edge_weight, batch.edge_reverse)
+        read = data if data.is_read else None
+        origin = Origin(batch.key, batch.id, batch.slot_ptr, batch.room.shape[1], rows, gate, read, batch.truth)
+        number = torch.arange(len(batch.neighbor) if read else 0, dtype=torch.int32, device=position.device)
+        entries = partial(Entries, batch.row_ptr, batch.neighbor, number)
+        if len(data.weight):
+            return WeightedLevel(nodes, origin, compact, entries)
         if batch.bits.shape[1]:
-            return TiledLevel(nodes, origin, edges, lambda: batch.bits)
-        return SparseLevel(nodes, origin, compact, edges)
+            return TiledLevel(nodes, origin, entries, lambda: batch.bits)
+        return SparseLevel(nodes, origin, compact, entries)
 
     @cached_property
     def block_ptr(self) -> Tensor:
@@ -151,6 +171,26 @@ class Level(ABC):
     @abstractmethod
     def neighbor_sum(self, x: Tensor) -> Tensor:
         """A x: the sum over living neighbours."""
+
+    @property
+    def lists(self) -> tuple[Tensor, Tensor]:
+        """row_ptr and neighbor; only a level with edges of its batch has such lists."""
+        raise UserError(NEW_EDGES)
+
+    @property
+    def edge_numbers(self) -> Tensor:
+        """[E] which entry of the batch's neighbour lists each entry of this level's lists is."""
+        raise UserError(NEW_EDGES)
+
+    @property
+    def entry_weights(self) -> tuple[Tensor, Tensor]:
+        """[E] the weights of the entries and of their reverses; [0] where all edges weigh 1."""
+        return self.alive[:0], self.alive[:0]
+
+    def averaged_features(self, alpha: Tensor) -> Tensor | None:
+        """[D, V] the features of the edges between clusters with weights alpha [D], averages over the merged edges;
+        None where the level has no features that a pool must merge."""
+        return None
 
     @abstractmethod
     def neighbor_max(self, x: Tensor) -> Tensor:

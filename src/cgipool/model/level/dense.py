@@ -21,6 +21,8 @@ class DenseLevel(Level):
         super().__init__(nodes, origin, compact)
         self.weight = weight
         """[D] 0 in rows and columns of dead positions."""
+        self.edge_features: Tensor | None = None
+        """[D, V] what a layer of `cgipool.nn` gives for each edge."""
 
     @classmethod
     def of_clusters(cls, level: Level, weight: Tensor) -> "DenseLevel":
@@ -37,10 +39,19 @@ class DenseLevel(Level):
 
     @classmethod
     def of_kept(
-        cls, level: Level, x: Tensor, gate: Tensor, keep: Tensor, k: Tensor, weight: Tensor, loops: bool
+        cls,
+        level: Level,
+        x: Tensor,
+        gate: Tensor,
+        keep: Tensor,
+        k: Tensor,
+        weight: Tensor,
+        loops: bool,
+        features: Tensor | None = None,
     ) -> tuple[Tensor, "DenseLevel"]:
         """H(idx) ⊙ gate(idx), W(idx, idx): the nodes of a level with keep = 1, joined by new weights [D], of which
-        those of nodes to themselves count only if `loops` are wanted."""
+        those of nodes to themselves count only if `loops` are wanted. On compact levels the new edges may have features
+        [D, V]."""
         gate = level.acting(gate, keep, k)
         if not level.compact:
             nodes = level.nodes._replace(alive=keep, size=k)
@@ -50,7 +61,9 @@ class DenseLevel(Level):
         nodes = compacted(level.nodes, kept, before, k)
         cells, back = _cells_kept(level.slot_ptr, kept, k, loops)
         weight = ops.pick(weight.unsqueeze(1), cells, back).squeeze(1)
-        return ops.take(x, gate, kept, before), cls(nodes, level.origin, True, weight)
+        coarse = cls(nodes, level.origin, True, weight)
+        coarse.edge_features = None if features is None else ops.pick(features, cells, back)
+        return ops.take(x, gate, kept, before), coarse
 
     @cached_property
     def _where(self) -> tuple[Tensor, Tensor]:

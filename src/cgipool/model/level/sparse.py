@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from cgipool import ops
-from cgipool.model.level.base import Level, Nodes, Origin, cells_of, compacted, positions_kept
+from cgipool.model.level.base import EdgeData, Level, Nodes, Origin, cells_of, compacted, positions_kept
 
 
 class Edges(NamedTuple):
@@ -22,17 +22,40 @@ class Edges(NamedTuple):
     neighbor: Tensor
 
 
+class Entries(NamedTuple):
+    """Edges, and where their data stands."""
+
+    row_ptr: Tensor
+    neighbor: Tensor
+    number: Tensor
+    """[E] which entry of the batch each entry is; [0] where the batch has no edge data."""
+
+
 class SparseLevel(Level):
     """A level whose edges all weigh 1, as lists of neighbours."""
 
-    def __init__(self, nodes: Nodes, origin: Origin, compact: bool, edges: Callable[[], Edges]) -> None:
+    def __init__(self, nodes: Nodes, origin: Origin, compact: bool, entries: Callable[[], Entries]) -> None:
         super().__init__(nodes, origin, compact)
-        self._edges = edges
+        self._make_entries = entries
 
     @cached_property
+    def _entries(self) -> Entries:
+        return self._make_entries()
+
+    @property
     def edges(self) -> Edges:
         """The edges; on a compact level they are cut out when first asked for, which after the last pool is never."""
-        return self._edges()
+        return Edges(*self._entries[:2])
+
+    @property
+    def lists(self) -> Edges:
+        """The edges as neighbour lists."""
+        return self.edges
+
+    @property
+    def edge_numbers(self) -> Tensor:
+        """[E] which entry of the batch's neighbour lists each entry is; [0] where the batch has no edge data."""
+        return self._entries.number
 
     @cached_property
     def degree(self) -> Tensor:
@@ -68,8 +91,11 @@ class SparseLevel(Level):
 
     def with_loops(self) -> Tensor:
         """[D] A + I as one matrix per graph."""
+        return self._matrix(self.alive[:0])
+
+    def _matrix(self, weight: Tensor) -> Tensor:
         where = (self.graph, self.slot_ptr, self.block_ptr)
-        return ops.block_adjacency(self.alive, 1.0, *self.edges, *where, cells_of(self))
+        return ops.block_adjacency(self.alive, 1.0, *self.edges, weight, *where, cells_of(self))
 
     def coarsen(self, x: Tensor, gate: Tensor, keep: Tensor, k: Tensor) -> tuple[Tensor, Level]:
         """The features and the level of the kept nodes, with the edges among them."""
@@ -81,7 +107,7 @@ class SparseLevel(Level):
             return ops.gated(x, gate * keep), self._masked(self.nodes._replace(alive=keep, size=k))
         kept, before = positions_kept(keep)
         nodes = compacted(self.nodes, kept, before, k)
-        coarse = SparseLevel(nodes, self.origin, True, lambda: _induced(self.edges, keep, before))
+        coarse = type(self)(nodes, self.origin, True, lambda: _induced(self._entries, keep, before))
         return ops.take(x, gate, kept, before), coarse
 
     def sum_and_coarsen(
@@ -100,7 +126,7 @@ class SparseLevel(Level):
 
     def _masked(self, nodes: Nodes) -> "SparseLevel":
         """The level on which fewer nodes are alive."""
-        return SparseLevel(nodes, self.origin, False, self._edges)
+        return type(self)(nodes, self.origin, False, lambda: self._entries)
 
     def _closed_up(self, keep: Tensor, k: Tensor) -> "Closed":
         """The kept nodes in as many positions as the largest step needs: fewer, and still a shape known beforehand."""
@@ -111,7 +137,7 @@ class SparseLevel(Level):
 
     def _induced(self, nodes: Nodes, origin: Origin, index: Tensor, back: Tensor) -> "SparseLevel":
         """The level of these nodes, which stood at positions `index` of this one."""
-        return SparseLevel(nodes, origin, False, lambda: Edges(*ops.induce(*self.edges, index, back)))
+        return type(self)(nodes, origin, False, lambda: Entries(*ops.induce(*self._entries, index, back)))
 
 
 class Closed(NamedTuple):
@@ -124,24 +150,83 @@ class Closed(NamedTuple):
     level: SparseLevel
 
 
-def _induced(edges: Edges, keep: Tensor, before: Tensor) -> Edges:
+def _induced(entries: Entries, keep: Tensor, before: Tensor) -> Entries:
     """A(idx, idx): the edges among the positions with keep = 1, renumbered; before [C + 1] counts the kept ones."""
-    device = keep.device
-    keeps, row_ptr = keep.cpu().numpy() > 0, edges.row_ptr.cpu().numpy()
-    number = torch.where(keep > 0, before[:-1], -1).int()
-    target = number.index_select(0, edges.neighbor[: row_ptr[-1]]).cpu().numpy()
-    stays = np.repeat(keeps, np.diff(row_ptr))
+    device, (row_ptr, neighbor, number) = keep.device, entries
+    keeps, ends = keep.cpu().numpy() > 0, row_ptr.cpu().numpy()
+    place = torch.where(keep > 0, before[:-1], -1).int()
+    target = place.index_select(0, neighbor[: ends[-1]]).cpu().numpy()
+    stays = np.repeat(keeps, np.diff(ends))
     stays &= target >= 0
-    living = ops.degree(keep, *edges)[keep > 0].cumsum(0, dtype=torch.int32)
-    return Edges(torch.nn.functional.pad(living, (1, 0)), torch.from_numpy(np.compress(stays, target)).to(device))
+    living = ops.degree(keep, row_ptr, neighbor)[keep > 0].cumsum(0, dtype=torch.int32)
+    kept = torch.from_numpy(np.compress(stays, target)).to(device)
+    if len(number):
+        number = torch.from_numpy(np.compress(stays, number[: ends[-1]].cpu().numpy())).to(device)
+    return Entries(torch.nn.functional.pad(living, (1, 0)), kept, number)
+
+
+class WeightedLevel(SparseLevel):
+    """A level whose edges have weights, as lists of neighbours. An entry weighs what the edge from the neighbour to the
+    position weighs; weights are data and have no gradient."""
+
+    @cached_property
+    def weight(self) -> Tensor:
+        """[E] the weight of each entry."""
+        return self._data.weight.index_select(0, self.edge_numbers)
+
+    @cached_property
+    def _back(self) -> Tensor:
+        """[E] the weight of each entry's reverse."""
+        if not len(self._data.reverse):
+            return self.weight
+        return self._data.weight.index_select(0, self._data.reverse.index_select(0, self.edge_numbers))
+
+    @property
+    def entry_weights(self) -> tuple[Tensor, Tensor]:
+        """[E] the weights of the entries and of their reverses."""
+        return self.weight, self._back
+
+    @property
+    def _data(self) -> EdgeData:
+        assert self.origin.edges is not None
+        return self.origin.edges
+
+    @cached_property
+    def degree(self) -> Tensor:
+        """[C] the sum of the weights of each living position's living neighbours."""
+        return self.neighbor_sum(self.alive.unsqueeze(1)).squeeze(1)
+
+    @property
+    def squares(self) -> Tensor:
+        """[C] the sum of their squares."""
+        square = self.weight.square()
+        return ops.weighted_propagate(self.alive.unsqueeze(1), self.alive, 0.0, *self.edges, square, square).squeeze(1)
+
+    def propagate(self, x: Tensor) -> Tensor:
+        """Â x."""
+        return ops.weighted_propagate(x, self._inverse_root, 1.0, *self.edges, self.weight, self._back)
+
+    def convolve(self, x: Tensor, bias: Tensor, relu: bool) -> Tensor:
+        """Â x + bias."""
+        return Level.convolve(self, x, bias, relu)
+
+    def neighbor_sum(self, x: Tensor) -> Tensor:
+        """A x: the weighted sum over living neighbours."""
+        return ops.weighted_propagate(x, self.alive, 0.0, *self.edges, self.weight, self._back)
+
+    def with_loops(self) -> Tensor:
+        """[D] A + I as one matrix per graph."""
+        return self._matrix(self.weight)
 
 
 class TiledLevel(SparseLevel):
     """A level of near-dense graphs with static shapes: sums over neighbours are products of dense tiles (see
     ops/tiles.py). Lists of neighbours are made for who asks for them."""
 
-    def __init__(self, nodes: Nodes, origin: Origin, edges: Callable[[], Edges], bits: Callable[[], Tensor]) -> None:
-        super().__init__(nodes, origin, False, edges)
+    def __init__(
+        self, nodes: Nodes, origin: Origin, entries: Callable[[], Entries], bits: Callable[[], Tensor]
+    ) -> None:
+        super().__init__(nodes, origin, False, entries)
         self._bits = bits
 
     @cached_property
@@ -167,12 +252,12 @@ class TiledLevel(SparseLevel):
         return ops.tile_propagate(x, self.alive, 0.0, self.bits, self.slot_ptr)
 
     def _masked(self, nodes: Nodes) -> SparseLevel:
-        return TiledLevel(nodes, self.origin, self._edges, self._bits)
+        return TiledLevel(nodes, self.origin, lambda: self._entries, self._bits)
 
     def _induced(self, nodes: Nodes, origin: Origin, index: Tensor, back: Tensor) -> SparseLevel:
         return TiledLevel(
             nodes,
             origin,
-            lambda: Edges(*ops.induce(*self.edges, index, back)),
+            lambda: Entries(*ops.induce(*self._entries, index, back)),
             lambda: ops.tile_induce(self.bits, index, self.slot_ptr, nodes.slot_ptr),
         )

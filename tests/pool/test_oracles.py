@@ -5,6 +5,7 @@ that are left out of what depends on the choice. Shapes: C positions, n nodes of
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -13,11 +14,45 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import Tensor, nn
+from torch_geometric.nn import ASAPooling, GCNConv, GINConv, SAGPooling, TopKPooling, dense_diff_pool, dense_mincut_pool
+from torch_geometric.nn.aggr import Set2Set as PyGSet2Set
+from torch_geometric.nn.aggr import SortAggregation
+
+from cgipool.data import random_splits
+from cgipool.data.batch import Batch, Capacity
+from cgipool.errors import UserError
+from cgipool.model.baselines import StructureFree
+from cgipool.model.layers import GCN, GIN
+from cgipool.model.level import Level
+from cgipool.model.network import Head
+from cgipool.pool import (
+    ASAP,
+    DGCNN,
+    DiffPool,
+    MinCutPool,
+    OraclePool,
+    Pooled,
+    RandomPool,
+    SAGPool,
+    Sizes,
+    TopKPool,
+    VIPool,
+)
+from cgipool.pool.set2set import Attention
+from cgipool.pool.vip import DROPOUT, NEGATIVE_SITE, another_vertex
+from cgipool.training.job import Job
+from cgipool.training.loop import Training
+from cgipool.training.recipe import PAPER
+from oracles import dgcnn, vip
+from oracles.paper import Array, gcn, readout, relu, sigmoid, top_k
 from small import (
     SIZES,
+    TASK,
     Case,
     Step,
     adjacency,
+    case_of,
     clear_graphs,
     double,
     kept,
@@ -28,25 +63,6 @@ from small import (
     rows,
     traced,
 )
-from torch import Tensor, nn
-from torch_geometric.nn import ASAPooling, GCNConv, GINConv, SAGPooling, TopKPooling, dense_diff_pool, dense_mincut_pool
-from torch_geometric.nn.aggr import Set2Set as PyGSet2Set
-from torch_geometric.nn.aggr import SortAggregation
-
-from cgipool.data import random_splits
-from cgipool.data.batch import Batch, Capacity
-from cgipool.model.baselines import StructureFree
-from cgipool.model.layers import GCN, GIN
-from cgipool.model.level import Level
-from cgipool.model.network import Head
-from cgipool.pool import ASAP, DGCNN, DiffPool, MinCutPool, Pooled, RandomPool, SAGPool, Sizes, TopKPool, VIPool
-from cgipool.pool.set2set import Attention
-from cgipool.pool.vip import DROPOUT, NEGATIVE_SITE, another_vertex
-from cgipool.training.job import Job
-from cgipool.training.loop import Training
-from cgipool.training.recipe import PAPER
-from oracles import dgcnn, vip
-from oracles.paper import Array, gcn, readout, relu, sigmoid, top_k
 
 DIM, LEVELS = 6, 3
 
@@ -869,6 +885,30 @@ def test_every_level_draws_its_own_nodes() -> None:
     assert not torch.equal(first, second)
 
 
+@pytest.mark.oracle("oracle")
+@ways
+def test_the_oracle_keeps_what_decides(way: str) -> None:
+    graphs = random_graphs(1)
+    truth = np.random.default_rng(0).random(graphs.n_nodes) < 0.4
+    case = case_of(replace(graphs, node_truth=truth, checked=False))
+    before = first_level(case, way)
+    x = torch.randn(len(before.alive), DIM, dtype=torch.float64)
+    pooled = OraclePool()(x, before)
+    known = np.zeros(len(before.alive), bool)
+    known[: len(truth)] = truth
+    assert kept(pooled.level).tolist() == np.flatnonzero(known).tolist()
+    counts = np.add.reduceat(truth.astype(int), graphs.node_ptr[:-1]).tolist()
+    assert pooled.level.sizes[: len(counts)].tolist() == counts
+    again = OraclePool()(pooled.x, pooled.level)
+    assert kept(again.level).tolist() == kept(pooled.level).tolist()
+    torch.testing.assert_close(pooled.x[rows(pooled.level)], x[kept(pooled.level)])
+
+
+def test_without_a_truth_there_is_no_oracle() -> None:
+    with pytest.raises(UserError, match="oracle needs a data set that says which nodes decide"):
+        OraclePool()(torch.ones(36, DIM), Level.whole(random_case(0).batch()))
+
+
 @pytest.mark.oracle("structure-free")
 @pytest.mark.parametrize("way", ["static", "padded"])
 @pytest.mark.parametrize("kind", ["floats", "labels", "both"])
@@ -896,9 +936,9 @@ def test_majority_says_the_shares_of_the_training_graphs(seed: int, tmp_path: Pa
 
 
 def test_a_class_that_training_never_shows_has_no_share() -> None:
-    from cgipool.model.baselines import Majority
+    from cgipool.model.baselines import Constant
 
-    output = Majority([0.25, 0.0, 0.75])(random_case(0).batch())
+    output = Constant(TASK.baseline_output(torch.tensor([0.25, 0.0, 0.75])))(random_case(0).batch())
     close(torch.softmax(output.logits, 1)[0], np.array([0.25, 0.0, 0.75]), 1e-6)
     assert output.logits.isfinite().all()
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from small import Step, double, kept, random_case, random_graphs, random_network, rows, traced, watching
 from torch import Tensor, nn
 
 from cgipool.data import random_splits
 from cgipool.data.batch import Batch
 from cgipool.errors import UserError
+from cgipool.model.build import build_network
 from cgipool.model.layers import InputLinear, InputSize
 from cgipool.model.level import Level
 from cgipool.model.network import Network
@@ -20,8 +20,8 @@ from cgipool.pool import CGIPool, ReleasedCGIPool
 from cgipool.pool.cgi import Discriminator
 from cgipool.training.job import Job
 from cgipool.training.loop import Training
-from cgipool.training.objective import objective
 from cgipool.training.recipe import PAPER, RELEASED
+from small import Step, double, kept, objective, random_case, random_graphs, random_network, rows, traced, watching
 
 FORMS = ["paper", "released"]
 CGI = ["cgi", "cgi-rs", "cgi-nomi"]
@@ -209,7 +209,10 @@ def test_released_form_by_hand() -> None:
     [
         ({"method": "cgi-sr"}, r"unknown method 'cgi-sr'; did you mean 'cgi-rs'\? known: asap, cgi"),
         ({"method": "cig"}, r"did you mean 'cgi'\?"),
-        ({"conv": "sgae"}, r"unknown convolution 'sgae'; did you mean 'sage'\? known: gcn, gcn-root, gin, sage"),
+        (
+            {"conv": "sgae"},
+            r"unknown convolution 'sgae'; did you mean 'sage'\? known: gcn, gcn-root, gin, gine",
+        ),
         ({"conv": "GCN"}, r"did you mean 'gcn'\?"),
         ({"mi": "gann"}, r"unknown mutual-information bound 'gann'; did you mean 'gan'\? known: gan, kl"),
         ({"mi": "gann", "form": "released"}, r"did you mean 'gan'\?"),
@@ -218,17 +221,20 @@ def test_released_form_by_hand() -> None:
 )
 def test_unknown_names(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message) as error:
-        Network(InputSize(3), 2, width=4, **options)
+        build_network(InputSize(3), 2, width=4, **options)
     assert "\n" not in str(error.value)
 
 
 def test_unknown_form() -> None:
     with pytest.raises(UserError, match=r"unknown form 'realeased'; did you mean 'released'\?"):
-        Network(InputSize(3), 2, width=4, form="realeased")
+        build_network(InputSize(3), 2, width=4, form="realeased")
 
 
 def test_unknown_negatives() -> None:
-    with pytest.raises(UserError, match=r"'randon'; did you mean 'random'\? known: learned, random"):
+    with pytest.raises(
+        UserError,
+        match=r"'randon'; did you mean 'random'\? known: batch, complement, learned, predict, random, sufficient",
+    ):
         CGIPool(4, negative="randon")
 
 
@@ -258,7 +264,7 @@ def test_ratio_in_range(ratio: float | int) -> None:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("method", CGI)
 def test_repr(method: str, form: str) -> None:
-    network = Network(InputSize(3, 2), 2, width=4, ratio=0.75, method=method, form=form, mi="kl")
+    network = build_network(InputSize(3, 2), 2, width=4, ratio=0.75, method=method, form=form, mi="kl")
     for pool in network.pools:
         assert "ratio=0.75, mi='kl'" in repr(pool)
         assert ("negative='random'" in repr(pool)) == (method == "cgi-rs")
@@ -294,7 +300,7 @@ def test_a_category_never_seen_contributes_nothing(tmp_path: Path) -> None:
 
 def test_silent_rows_start_at_zero() -> None:
     for conv in ("gcn", "sage"):
-        network = Network(InputSize(5, 2, silent=(1, 4)), 2, width=4, conv=conv)
+        network = build_network(InputSize(5, 2, silent=(1, 4)), 2, width=4, conv=conv)
         for linear in network.convs[0].children():
             assert torch.nonzero((linear.weight == 0.0).all(1)).squeeze(1).tolist() == [1, 4]
 

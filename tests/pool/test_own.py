@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small import SIZES, Case, adjacency, double, random_case, random_network, traced
 from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn import EdgePooling, GCNConv, SAGPooling, TopKPooling
@@ -16,7 +15,7 @@ from cgipool.model.level import Level
 from cgipool.model.network import Network
 from cgipool.pool import Pooled, method_named
 from cgipool.pool.pyg import PyGPool
-from cgipool.training.objective import objective
+from small import SIZES, Case, adjacency, double, objective, random_case, random_network, traced
 
 HERE = __name__
 PYG = [f"torch_geometric.nn:{layer}" for layer in ("TopKPooling", "SAGPooling", "ASAPooling", "EdgePooling")]
@@ -295,7 +294,7 @@ def test_results_that_are_understood(form: Any, weighted: bool, losses: list[str
 @pytest.mark.parametrize(
     ("form", "said"),
     [
-        (lambda x, e, w, b: x, "Given must give .*, not a Tensor"),
+        (lambda x, e, w, b: x, "Given must return .*, not a Tensor"),
         (lambda x, e, w, b: (x, e), "not a tuple of 2"),
         (lambda x, e, w, b: (x, e, b[1:]), "a batch with the graph of each of its 36 nodes"),
         (lambda x, e, w, b: (x, e, w, None, None), "a batch with the graph of each of its 36 nodes"),

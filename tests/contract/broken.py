@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from cgipool.model.level import Level
+from cgipool.model.level import Level, SparseLevel
+from cgipool.model.level.sparse import Entries
 from cgipool.pool import Pooled
 
 
@@ -110,6 +111,19 @@ class Rolled(Sound):
     def forward(self, x: Tensor, level: Level) -> Pooled:
         pooled = super().forward(x, level)
         return pooled._replace(x=pooled.x.roll(1, 0))
+
+
+class Shuffled(Sound):
+    """The edges that are left have the data of other edges."""
+
+    def forward(self, x: Tensor, level: Level) -> Pooled:
+        pooled = super().forward(x, level)
+        after = pooled.level
+        if isinstance(after, SparseLevel) and len(after.edge_numbers):
+            entries = Entries(*after.edges, after.edge_numbers.flip(0))
+            mixed = type(after)(after.nodes, after.origin, after.compact, lambda: entries)
+            return pooled._replace(level=mixed)
+        return pooled
 
 
 class TooFew(Sound):

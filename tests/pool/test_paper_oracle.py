@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from small import Case, clear_graphs, double, kept_by_graph, random_case, random_network, traced
 
 from cgipool.model.network import Network
-from cgipool.training.objective import objective
 from oracles import paper
+from small import Case, clear_graphs, double, kept_by_graph, objective, random_case, random_network, traced
 
 ALPHA = 0.7
 """Large, so that an error in the gradient of L_MI would show beside the cross-entropy's."""

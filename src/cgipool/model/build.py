@@ -1,0 +1,82 @@
+"""Builds a model from the name of a method and plain settings.
+
+Building draws initial weights, so the order of the parts affects them: convolutions, pools, readout, head.
+"""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from cgipool.errors import unknown
+from cgipool.model.baselines import Constant, StructureFree
+from cgipool.model.layers import CONVOLUTIONS, InputSize, Width, convolution
+from cgipool.model.level import GATES
+from cgipool.model.network import Head, Model, Network
+from cgipool.model.norm import NORMS
+from cgipool.model.readout import ReadoutsSideBySide, SumOfReadouts, jumping_named
+from cgipool.pool import Sizes, is_own, method_named
+
+
+def build_network(
+    inputs: InputSize,
+    outputs: int,
+    *,
+    method: str = "cgi",
+    form: str = "paper",
+    conv: str = "gcn",
+    norm: str = "none",
+    gate: str = "plain",
+    width: int = 128,
+    levels: int = 3,
+    convs_per_level: int = 1,
+    residual: bool = False,
+    readout: str = "max-mean",
+    jumping: str = "sum",
+    ratio: float | int = 0.8,
+    dropout: float = 0.5,
+    mi: str = "gan",
+    negative: str = "learned",
+    encoding: str = "plain",
+    sizes: Sizes | None = None,
+) -> Network:
+    """Build the shared network with a method's pools.
+
+    A method that is a global readout (Set2Set, DGCNN) replaces the readout. Convolutions before batch norm have no
+    bias, because batch norm adds its own.
+    """
+    for noun, name, known in (
+        ("convolution", conv, CONVOLUTIONS),
+        ("normalisation", norm, NORMS),
+        ("gate", gate, GATES),
+    ):
+        if name not in known:
+            raise unknown(noun, name, known)
+    chosen = method_named(method)
+    offered = {"dim": width, "ratio": ratio, "levels": levels, "mi": mi, "sizes": sizes}
+    if not is_own(method):  # an argument of this name may mean something else there
+        offered |= {"negative": negative, "encoding": encoding, "outputs": outputs}
+    depth = levels * convs_per_level
+    widths: list[Width] = [inputs] + [width] * (depth - 1)
+    convs = [convolution(conv, w, width, norm != "batch", inputs.edges) for w in widths]
+    pools = [chosen.pool(form, site=site, **offered) for site in range(levels)]
+    own: Any = chosen.readout(**offered, jumping=jumping_named(jumping))
+    read = own or _readout(width, readout, jumping, levels)
+    normalise = NORMS[norm]
+    norms: list[nn.Module] = [] if normalise is None else [normalise(width) for _ in range(depth)]
+    head = Head(read.width + inputs.descriptors, width, outputs)
+    return Network(convs, pools, read, head, norms, residual=residual, gate=gate, dropout=dropout)
+
+
+def _readout(width: int, kind: str, jumping: str, levels: int) -> SumOfReadouts:
+    return ReadoutsSideBySide(width, kind, levels) if jumping == "concat" else SumOfReadouts(width, kind)
+
+
+def build_model(method: str, inputs: InputSize, constant: Tensor, **settings: Any) -> Model:
+    """The model of a method. `constant` is the output of the baseline without a graph, and its length the number of
+    outputs; `settings` are those of `build_network`."""
+    architecture = method_named(method).architecture
+    if architecture == "constant":
+        return Constant(constant)
+    if architecture == "sum":
+        return StructureFree(inputs, len(constant), width=settings["width"], dropout=settings["dropout"])
+    return build_network(inputs, len(constant), method=method, **settings)
