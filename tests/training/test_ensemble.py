@@ -18,7 +18,8 @@ from cgipool.data import GraphSet, Split, motifs, random_splits
 from cgipool.errors import UserError
 from cgipool.ops.draws import key_of
 from cgipool.study.gather import split_rows
-from cgipool.training import checkpoint, metrics, run
+from cgipool.task import metrics
+from cgipool.training import checkpoint, run
 from cgipool.training import loop as split
 from cgipool.training.ensemble import combine, member_folder, members_of
 from cgipool.training.job import EVALUATION, INIT, ORDER, STEP, Diverged, Job, epoch_ids
@@ -166,7 +167,7 @@ def test_the_prediction_is_the_mean_of_the_members(graphs: GraphSet, trained: Pa
         assert row["seconds"] == pytest.approx(sum(r["seconds"] for r in rows))
         for told, r in zip(row["members"], rows, strict=True):
             expected = {name: r[name] for name in ("epochs", "best_epoch", "val_loss")}
-            assert told == expected | {"test_accuracy": r["test"]["accuracy"]}
+            assert told == expected | {"test_accuracy": r["test"]["accuracy"], "test": r["test"]}
         assert result["test_accuracy_members"][index] == [r["test"]["accuracy"] for r in rows]
     assert (result["ensemble"], result["splits"]) == (3, 2)
 

@@ -1,4 +1,4 @@
-"""What the processes of a distributed training make of those before them, when torchrun starts them anew.
+"""How the processes of a distributed training use the state of earlier ones when torchrun restarts them.
 
 The processes of several lives are this one, each time alone; what torchrun keeps between them is a store of this file.
 """
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @pytest.fixture
 def torchrun(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
-    """Starts the process anew, as far as its environment tells."""
+    """Set the environment of a restarted process."""
     agents = dist.TCPStore("127.0.0.1", 0, 1, True, wait_for_workers=False)
     place = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": agents.port}
     for name, value in (place | {"TORCHELASTIC_USE_AGENT_STORE": True}).items():
@@ -93,7 +93,7 @@ def test_a_restart_goes_on_with_its_own_run(
 def test_a_restart_refuses_what_the_first_start_refused(
     torchrun: Any, command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A run of the same settings lies there, which a restart could go on with, and must not. It is said once."""
+    """The folder holds a run with the same settings. A restart must not resume it, and the error appears once."""
     torchrun(0)
     assert main(command) == 0
     before = (tmp_path / "run" / "result.json").read_bytes()

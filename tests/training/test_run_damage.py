@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from cgipool.study.gather import split_rows
 from cgipool.training import loop as split
 from cgipool.training import run
 from cgipool.training.checkpoint import load_tensors, save_tensors
+from cgipool.training.evaluate import Evaluation
 from cgipool.training.initial import read_encoder
 from cgipool.training.result import Log, read_probabilities, read_row
 
@@ -126,13 +128,13 @@ def test_files_without_digests_are_read(tmp_path: Path) -> None:
 def test_test_answers_that_are_not_finite_are_an_error(
     graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tested = split.Training.test
+    asked = split.Training.ask_test
 
-    def wild(training: split.Training) -> Any:
-        metrics, probabilities = tested(training)
-        return metrics, np.full_like(probabilities, np.nan)
+    def wild(training: split.Training) -> Evaluation:
+        answer = asked(training)
+        return replace(answer, logits=torch.full_like(answer.logits, torch.nan))
 
-    monkeypatch.setattr(split.Training, "test", wild)
+    monkeypatch.setattr(split.Training, "ask_test", wild)
     with pytest.raises(UserError, match="split 0: the model's outputs on the test graphs are not finite"):
         run.train(graphs, out=tmp_path / "run", **TINY)
     assert not (tmp_path / "run" / "split-000" / "result.json").exists()

@@ -1,9 +1,7 @@
 """The run folder: what it holds, that a run can be repeated, cut off and resumed, and what is refused."""
 
-import ast
 import dataclasses
 import errno
-import inspect
 import json
 import math
 import os
@@ -24,11 +22,13 @@ from sklearn.utils.class_weight import compute_class_weight
 from cgipool.data import GraphSet, Split, motifs
 from cgipool.errors import UserError
 from cgipool.files import write_json
-from cgipool.training import checkpoint, metrics, recipe, run
+from cgipool.task import metrics
+from cgipool.task.classification import class_weights
+from cgipool.training import checkpoint, recipe, run
 from cgipool.training import loop as split
 from cgipool.training.job import Diverged
-from cgipool.training.objective import class_weights
 from cgipool.training.result import read_row
+from cgipool.training.settings import setting_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -315,7 +315,7 @@ def test_a_folder_of_other_things_is_left_alone(graphs: GraphSet, tmp_path: Path
 @pytest.mark.parametrize(
     ("splits", "said"),
     [
-        ([Split(3, [0, 1], [2], [3]), Split(3, [0, 2], [1], [3])], "two of the splits bear the same number"),
+        ([Split(3, [0, 1], [2], [3]), Split(3, [0, 2], [1], [3])], "two splits have the same number"),
         ([], "there are no splits"),
         ([Split(3, [0, 1], [], [3])], "split 3: val is empty"),
         ([Split(3, [0, 1], [2], [80])], "split 3: test names graph 80 of 80"),
@@ -444,6 +444,7 @@ def test_metrics_against_sklearn(classes: int, ties: bool) -> None:
     y = rng.permutation(np.arange(60) % classes)
     p = rng.dirichlet(np.ones(classes), 60) + 0.3 * np.eye(classes)[y]
     p = np.round(p, 1) if ties else p
+    p /= p.sum(1, keepdims=True)
     guess = p.argmax(1)
     score, truth = (p[:, 1], y) if classes == 2 else (p, np.eye(classes)[y])
     expected = {
@@ -452,8 +453,10 @@ def test_metrics_against_sklearn(classes: int, ties: bool) -> None:
         "mcc": sklearn.metrics.matthews_corrcoef(y, guess),
         "roc_auc": sklearn.metrics.roc_auc_score(truth, score, average="macro"),
         "pr_auc": sklearn.metrics.average_precision_score(truth, score, average="macro"),
+        "log_loss": sklearn.metrics.log_loss(y, p),
     }
     found = metrics.report(y, p)
+    del found["brier"], found["ece"]  # see tests/task
     per_class = found.pop("per_class")
     assert found == pytest.approx(expected, abs=1e-12)
     for c in range(classes):
@@ -466,7 +469,11 @@ def test_metrics_against_sklearn(classes: int, ties: bool) -> None:
 def test_metrics_of_one_class() -> None:
     found = metrics.report(np.zeros(5, np.int64), np.tile([0.9, 0.1], (5, 1)))
     assert found.pop("per_class") == {"roc_auc": [None, None], "pr_auc": [None, None]}
-    assert found == {"accuracy": 1.0, "balanced_accuracy": 1.0, "mcc": 0.0, "roc_auc": None, "pr_auc": None}
+    assert found == {"accuracy": 1.0, "balanced_accuracy": 1.0, "mcc": 0.0, "roc_auc": None, "pr_auc": None} | {
+        "log_loss": pytest.approx(-np.log(0.9)),
+        "brier": pytest.approx(0.01),
+        "ece": pytest.approx(0.1),
+    }
 
 
 def test_class_weights() -> None:
@@ -487,12 +494,9 @@ def test_class_weights_change_the_training(graphs: GraphSet, tmp_path: Path) -> 
 
 
 def test_recipes_are_documented_and_frozen() -> None:
-    (definition,) = ast.parse(inspect.getsource(recipe.Recipe)).body
-    assert isinstance(definition, ast.ClassDef)
-    for field, prose in zip(definition.body, definition.body[1:], strict=False):
-        if isinstance(field, ast.AnnAssign):
-            documented = isinstance(prose, ast.Expr) and isinstance(prose.value, ast.Constant)
-            assert documented, f"{ast.unparse(field)} has no prose under it"
+    for field in dataclasses.fields(recipe.Recipe):
+        if field.name != "name":
+            assert setting_of(field).help.endswith("."), f"{field.name} has no help"
     for made in recipe.RECIPES.values():
         with pytest.raises(dataclasses.FrozenInstanceError):
             made.ratio = 0.5  # type: ignore[misc]

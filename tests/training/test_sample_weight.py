@@ -14,13 +14,15 @@ from cgipool.data.batch import Batcher
 from cgipool.errors import UserError
 from cgipool.model.network import Output
 from cgipool.training import checkpoint
+from cgipool.training.folder import split_folder
 from cgipool.training.initial import fit_encoder
 from cgipool.training.job import Job
 from cgipool.training.loop import Training, train_split
-from cgipool.training.objective import checked_weights, objective
+from cgipool.training.objective import checked_weights
 from cgipool.training.recipe import Recipe
-from cgipool.training.run import split_folder, train
+from cgipool.training.run import train
 from cgipool.training.stacked.host import train_together
+from small import objective
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -64,10 +66,10 @@ def test_the_loss_is_the_weighted_mean(graphs: GraphSet, weight: np.ndarray, smo
 def test_validation_is_weighted_as_well(graphs: GraphSet, weight: np.ndarray, tmp_path: Path) -> None:
     split = random_splits(graphs, seed=0, indices=[0])[0]
     task = Job("topk", Recipe(width=8), split, 0, "cpu", tmp_path, sample_weight=weight.astype(np.float32))
-    loss, _, answer = Training(task, graphs).validate()
+    scores, answer = Training(task, graphs).validate()
     y = torch.from_numpy(graphs.y[split.val])
     each = torch.nn.functional.cross_entropy(answer.logits.double(), y, reduction="none")
-    assert loss == pytest.approx(np.average(each.numpy(), weights=weight[split.val]), rel=1e-5)
+    assert scores["val_loss"] == pytest.approx(np.average(each.numpy(), weights=weight[split.val]), rel=1e-5)
 
 
 def test_equal_weights_give_the_bits_of_none(graphs: GraphSet, tmp_path: Path) -> None:

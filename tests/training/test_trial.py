@@ -1,4 +1,4 @@
-"""Pools of the user's own are tried with several splits at once before that is relied on.
+"""Custom pools pass a trial with several splits at once before they train that way.
 
 On a machine with a GPU, the last test trains there: `python -m pytest tests/training/test_trial.py -k gpu`.
 """

@@ -1,1 +1,1 @@
-"""Training: recipes, the loop over epochs of one split, and runs over many splits in a folder."""
+"""Training: recipes, the loop over epochs for one split, and runs over many splits in a folder."""

@@ -1,14 +1,16 @@
 """The state of a training on disk, without pickle: tensors as safetensors, numbers in the file's header.
 
-Draws are functions of (seed, split, epoch, step), so weights, their average, Adam's moments and a few numbers are the
-whole state.
+Random draws are functions of (seed, split, epoch, step), so the whole state is the weights, their average, Adam's
+moments and a few numbers.
 """
 
 import hashlib
 import json
+import math
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -22,56 +24,71 @@ from cgipool.training.optimiser import MOMENTS, Adam, follow
 
 FORMAT = "1"
 
-HEADER = {"format", "epoch", "best_epoch", "best_loss", "seconds", "kind", "model", "checksum"}
-"""All that was ever written into a header beside the digest. Any other name is damage: were it ignored, one flipped bit
-in the name of the digest would turn a file into one from before there were digests."""
+HEADER = {"format", "epoch", "best_epoch", "best_loss", "best_watched", "seconds", "kind", "model", "checksum"}
+"""All names that any version has written into a header, except the digest. Any other name means damage. If it were
+ignored, one flipped bit in the digest's name would make the file look like an old one without a digest."""
+
+
+class Best(NamedTuple):
+    """The best epoch of a training so far."""
+
+    watched: float = math.inf
+    """The lowest value of what early stopping watches: the validation loss, or a metric, negative if higher is better.
+    """
+    epoch: int = 0
+    loss: float = math.inf
+    """The validation loss of that epoch."""
 
 
 @dataclass
 class State:
-    """Where a training stands after an epoch."""
+    """The state of a training after an epoch."""
 
     network: Model
     optimizer: Adam | None
-    """None for a model that has nothing to learn."""
+    """None for a model without trainable weights."""
     best: dict[str, Tensor]
     """The weights of the best epoch so far."""
     epoch: int = 0
-    best_epoch: int = 0
-    best_loss: float = float("inf")
+    record: Best = field(default_factory=Best)
     average: Model | None = None
-    """The network with averaged weights, where the recipe wants one."""
+    """The network with averaged weights, if the recipe uses averaging."""
     seconds: float = 0.0
-    """Spent until the checkpoint that this training goes on from."""
+    """Time spent before the checkpoint that this training resumed from."""
+
+    @property
+    def best_epoch(self) -> int:
+        """The best epoch so far; 0 before the first."""
+        return self.record.epoch
 
     @property
     def eval_state(self) -> Model:
-        """Whose answers count: the average if there is one, while `network` goes on training."""
+        """The network that is evaluated: the average if there is one, otherwise `network`."""
         return self.network if self.average is None else self.average
 
     def follow(self, decay: float) -> None:
-        """After a step, move the average."""
+        """Update the average after a step."""
         if self.average is None:
             return
-        assert self.optimizer is not None, "nothing to learn"
+        assert self.optimizer is not None, "no trainable weights"
         step = next(iter(self.optimizer.state.values()))["step"]
         buffers = dict(self.network.named_buffers())
         averages = dict(self.average.named_parameters()) | dict(self.average.named_buffers())
         follow(averages, dict(self.network.named_parameters()) | buffers, buffers, decay, step)
 
-    def note(self, val_loss: float) -> None:
-        """Remember the judged weights if this validation loss is the lowest so far."""
-        if val_loss < self.best_loss:
-            self.best_loss, self.best_epoch, self.best = val_loss, self.epoch, copy_of(self.eval_state)
+    def note(self, watched: float, val_loss: float) -> None:
+        """Keep the evaluated weights if what early stopping watches is lower than in all earlier epochs."""
+        if watched < self.record.watched:
+            self.record, self.best = Best(watched, self.epoch, val_loss), copy_of(self.eval_state)
 
 
 def copy_of(network: Model) -> dict[str, Tensor]:
-    """A copy of all weights."""
+    """Return a copy of all weights."""
     return {name: value.detach().clone() for name, value in network.state_dict().items()}
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, str]) -> None:
-    """Write tensors and their digest, atomically."""
+    """Write tensors and their digest atomically."""
     plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     content = {"format": FORMAT} | header
     digest = {DIGEST: digest_of(plain, json.dumps(content, sort_keys=True))}
@@ -79,16 +96,16 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, str])
     def write(temporary: Path) -> None:
         try:
             save_file(plain, temporary, content | digest)
-        except SafetensorError as error:  # a full disk, told in safetensors' own way
+        except SafetensorError as error:  # such as a full disk, which safetensors reports as its own error
             raise OSError(str(error)) from error
 
     write_atomically(path, write)
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read tensors and header; a damaged file, or one of a later format, is an error that names it.
+    """Read tensors and header. Raise UserError if the file is damaged or has a later format.
 
-    Files of earlier versions have no digest and are read unchecked.
+    Files from earlier versions have no digest and are not checked against one.
     """
     try:
         _check_is_file(path)
@@ -97,7 +114,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or str(error).removesuffix(f': {path}')}") from None
-    except (SafetensorError, ValueError, TypeError, AttributeError) as error:  # the latter for types unknown to torch
+    except (SafetensorError, ValueError, TypeError, AttributeError) as error:  # AttributeError: a type unknown to torch
         raise UserError(
             f"cannot read {path}: it is not a safetensors file, or it is damaged ({excerpt(str(error))})"
         ) from None
@@ -112,7 +129,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def _check_is_file(path: Path) -> None:
-    """An error for a folder, a pipe or a device, which would be waited for or read without end."""
+    """Raise UserError for a folder, a pipe or a device; reading a pipe or a device might never end."""
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
         raise UserError(f"cannot read {path}: it is a folder")
@@ -121,7 +138,7 @@ def _check_is_file(path: Path) -> None:
 
 
 def digest_of(tensors: dict[str, Tensor], text: str) -> str:
-    """The SHA-256 of a text and of names, types, shapes and values of tensors."""
+    """Return the SHA-256 of a text and of the names, types, shapes and values of tensors."""
     digest = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         value = tensors[name].detach().cpu().contiguous()
@@ -131,7 +148,7 @@ def digest_of(tensors: dict[str, Tensor], text: str) -> str:
 
 
 def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """As `load_tensors`, for a checkpoint: the error also says what to do."""
+    """Read a checkpoint with `load_tensors`; the error message also says what to do."""
     try:
         return load_tensors(path)
     except UserError as error:
@@ -139,32 +156,39 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def save_state(path: Path, state: State, seconds: float) -> None:
-    """Write everything that the next epoch needs, and how long it took to come here."""
-    assert state.optimizer is not None, "nothing to learn, hence nothing to resume"
+    """Write everything that the next epoch needs, and the time spent so far."""
+    assert state.optimizer is not None, "no trainable weights, so nothing to resume"
     tensors = {f"now/{name}": value for name, value in state.network.state_dict().items()}
     tensors |= {f"best/{name}": value for name, value in state.best.items()}
     if state.average is not None:
         tensors |= {f"average/{name}": value for name, value in state.average.state_dict().items()}
     for name, parameter in state.network.named_parameters():
         tensors |= {f"adam/{part}/{name}": value for part, value in state.optimizer.state[parameter].items()}
-    save_tensors(path, tensors, header_of(state.epoch, state.best_epoch, state.best_loss, seconds))
+    save_tensors(path, tensors, header_of(state.epoch, state.record, seconds))
 
 
-def header_of(epoch: int, best_epoch: int, best_loss: float, seconds: float) -> dict[str, str]:
-    """The numbers of a checkpoint."""
-    plain = {"epoch": str(epoch), "best_epoch": str(best_epoch), "best_loss": best_loss.hex()}
+def header_of(epoch: int, best: Best, seconds: float) -> dict[str, str]:
+    """Return the numbers of a checkpoint as header entries."""
+    plain = {"epoch": str(epoch), "best_epoch": str(best.epoch), "best_loss": best.loss.hex()}
+    plain |= {} if best.watched == best.loss else {"best_watched": best.watched.hex()}
     return plain | {"seconds": str(seconds)}
 
 
+def best_of(header: dict[str, str]) -> Best:
+    """Return the best epoch recorded in a checkpoint; what was watched is the loss unless it is recorded."""
+    loss = header["best_loss"]
+    return Best(float.fromhex(header.get("best_watched", loss)), int(header["best_epoch"]), float.fromhex(loss))
+
+
 def seconds_of(header: dict[str, str]) -> float:
-    """What a checkpoint says was spent until it was written; the first version of them did not tell."""
+    """Return the seconds recorded in a checkpoint; the first version did not record them, so 0."""
     return float(header.get("seconds", 0.0))
 
 
 def load_state(path: Path, state: State) -> None:
-    """Put a saved state into a freshly built one."""
+    """Load a saved state into a newly built one."""
     tensors, header = load_checkpoint(path)
-    assert state.optimizer is not None, "nothing to learn, hence nothing to resume"
+    assert state.optimizer is not None, "no trainable weights, so nothing to resume"
     try:
         state.network.load_state_dict(_under("now/", tensors))
         if state.average is not None:
@@ -172,11 +196,10 @@ def load_state(path: Path, state: State) -> None:
         state.best = _under("best/", tensors)
         moments = {part: _under(f"adam/{part}/", tensors) for part in MOMENTS}
         for name, parameter in state.network.named_parameters():
-            if any(name in held for held in moments.values()):  # Adam keeps none of a weight that no gradient reached
+            if any(name in held for held in moments.values()):  # a weight that never had a gradient has no moments
                 own = {part: held[name].to(parameter.device) for part, held in moments.items()}
                 state.optimizer.state[parameter] = own
-        state.epoch, state.best_epoch = int(header["epoch"]), int(header["best_epoch"])
-        state.best_loss = float.fromhex(header["best_loss"])
+        state.epoch, state.record = int(header["epoch"]), best_of(header)
         state.seconds = seconds_of(header)
     except (KeyError, RuntimeError, ValueError) as error:
         raise UserError(f"{path} does not match this training: {' '.join(str(error).split())}") from None

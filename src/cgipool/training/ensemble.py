@@ -1,7 +1,7 @@
 """Ensembles: several trainings of one split whose probabilities are averaged.
 
-DIR/split-000/member-00/                         what the folder of a split holds otherwise, for each member
-DIR/split-000/{probabilities.npy, result.json}   the members' mean, and what it is worth
+DIR/split-000/member-00/                         the files of a split, for each member
+DIR/split-000/{probabilities.npy, result.json}   the mean over members, and its metrics
 """
 
 from collections.abc import Sequence
@@ -12,48 +12,50 @@ from typing import Any
 import numpy as np
 
 from cgipool.data.graphs import GraphSet
+from cgipool.task.metrics import PER_COLUMN
+from cgipool.task.registry import task_of
 from cgipool.training.folder import save_array
 from cgipool.training.job import Job
-from cgipool.training.metrics import report
 from cgipool.training.result import PROBABILITIES, read_probabilities, read_row, write_row
 
 
-def members_of(task: Job, count: int) -> list[Job]:
-    """The trainings of an ensemble: they differ in initial weights, order of graphs and dropout. Of one member: the
-    task as it is."""
+def members_of(job: Job, count: int) -> list[Job]:
+    """Return the trainings of an ensemble, which differ in initial weights, order of graphs and dropout. With one
+    member, return the job unchanged."""
     if count == 1:
-        return [task]
-    return [replace(task, folder=member_folder(task.folder, member), member=member) for member in range(count)]
+        return [job]
+    return [replace(job, folder=member_folder(job.folder, member), member=member) for member in range(count)]
 
 
 def member_folder(folder: Path, member: int) -> Path:
-    """Where the folder of a split keeps the files of one member."""
+    """Return the folder of one member in the folder of a split."""
     return folder / f"member-{member:02d}"
 
 
-def combine(task: Job, members: Sequence[Job], graphs: GraphSet, *, at_once: bool) -> None:
-    """Write what an ensemble leaves in its split's folder, from what its members left in theirs; the result last.
+def combine(job: Job, members: Sequence[Job], graphs: GraphSet, *, at_once: bool) -> None:
+    """Average the members' probabilities and write the ensemble's files to the split's folder, the result last.
 
-    `at_once` says whether the members trained side by side, so that the split took as long as the last of them.
+    `at_once` says whether the members trained at the same time, so that the split took as long as the slowest one.
     """
-    rows = [read_row(member.folder) for member in members]
+    rows, task = [read_row(member.folder) for member in members], task_of(graphs)
     mean = np.mean([read_probabilities(member.folder) for member in members], axis=0)
     seconds = [row["seconds"] for row in rows]
     result = {
-        "split": task.split.index,
+        "split": job.split.index,
         "epochs": max(row["epochs"] for row in rows),
         "best_epoch": max(row["best_epoch"] for row in rows),
         "val_loss": float(np.mean([row["val_loss"] for row in rows])),
-        "test": report(graphs.y[task.split.test], mean),
+        "test": task.evaluate(task.targets(graphs, job.split.test), mean),
         "parameters": sum(row["parameters"] for row in rows),
         "epoch_seconds": float(np.median([row["epoch_seconds"] for row in rows])),
         "seconds": max(seconds) if at_once else sum(seconds),
-        "members": [_member(row) for row in rows],
+        "members": [_member(row, task.primary) for row in rows],
     }
-    save_array(task.folder / PROBABILITIES, mean)
-    write_row(task.folder, result)
+    save_array(job.folder / PROBABILITIES, mean)
+    write_row(job.folder, result)
 
 
-def _member(row: dict[str, Any]) -> dict[str, Any]:
+def _member(row: dict[str, Any], primary: str) -> dict[str, Any]:
     plain = {name: row[name] for name in ("epochs", "best_epoch", "val_loss")}
-    return {"test_accuracy": row["test"]["accuracy"]} | plain
+    test = {name: value for name, value in row["test"].items() if name != PER_COLUMN}
+    return {f"test_{primary}": row["test"][primary], "test": test} | plain

@@ -1,4 +1,4 @@
-"""What a network says of many graphs: in large fixed batches, without gradients."""
+"""Evaluation of a network on many graphs, in large fixed batches, without gradients."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ NODES_PER_BATCH = 50_000
 """Bounds the memory of an evaluation batch: at width 128 a level's features take 26 MB."""
 
 HELD_NODES = 1 << 22
-"""Graphs of up to so many nodes in all are kept as batches between evaluations; of more, batches are made anew."""
+"""Batches are kept between evaluations if their graphs have at most this many nodes in total; otherwise rebuilt."""
 
 
 def pieces(sizes: np.ndarray, nodes: int) -> Iterator[slice]:
-    """Graphs of these sizes cut into runs, each as long as this number of nodes allows, and of one graph at least."""
+    """Cut graphs of these sizes into consecutive runs of at most `nodes` nodes, each with at least one graph."""
     start, ends = 0, np.cumsum(sizes)
     while start < len(sizes):
         before = ends[start - 1] if start else 0
@@ -28,13 +28,13 @@ def pieces(sizes: np.ndarray, nodes: int) -> Iterator[slice]:
 
 
 def chunks(batcher: Batcher, ids: np.ndarray, key: int = 0) -> Iterator[Batch]:
-    """Batches over the graphs in their order, each as large as NODES_PER_BATCH allows."""
+    """Yield batches over the graphs in order, each as large as NODES_PER_BATCH allows."""
     for piece in pieces(batcher.graphs.sizes[ids], NODES_PER_BATCH):
         yield batcher.batch(ids[piece], key)
 
 
 class Chunks:
-    """The batches of `chunks`, to be gone through many times: held if they are few, else made each time."""
+    """The batches of `chunks`, for repeated iteration: kept in memory up to HELD_NODES, otherwise rebuilt each time."""
 
     def __init__(self, batcher: Batcher, ids: np.ndarray, key: int = 0) -> None:
         self._made = lambda: chunks(batcher, ids, key)
@@ -46,7 +46,7 @@ class Chunks:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The network's answers on some graphs."""
+    """The network's outputs on some graphs."""
 
     logits: Tensor
     """[G, classes]."""
@@ -58,18 +58,18 @@ class Evaluation:
 
 @torch.no_grad()
 def evaluate(network: Model, batches: Iterable[Batch]) -> Evaluation:
-    """Logits, own loss and diagnostics over batches, in evaluation mode."""
+    """Return logits, own loss and diagnostics over batches, computed in evaluation mode."""
     network.eval()
     outputs, weight = [], []
     for batch in batches:
         output = network(batch)
-        outputs.append(output._replace(embedding=output.logits))  # of all graphs they would be many
+        outputs.append(output._replace(embedding=output.logits))  # embeddings of all graphs would take much memory
         weight.append(len(batch.y))
     return combined(outputs, weight)
 
 
 def combined(outputs: Sequence[Output], weight: Sequence[int]) -> Evaluation:
-    """One answer out of those on several batches, which count by their numbers of graphs."""
+    """Combine the outputs of several batches, weighted by their numbers of graphs."""
     total = sum(weight)
     share = [w / total for w in weight]
     metrics = {

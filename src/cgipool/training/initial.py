@@ -1,92 +1,101 @@
-"""What a training begins with: the encoder of the input features, and the model with its initial weights."""
+"""What a training starts with: the encoder of the input features, and the model with its initial weights."""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-import numpy as np
 import torch
 
 from cgipool.data.features import Encoder
 from cgipool.data.graphs import GraphSet
 from cgipool.errors import UserError, excerpt
 from cgipool.files import read_json, sealed, unsealed, write_json
-from cgipool.model.baselines import build_model
+from cgipool.model.build import build_model, build_network
 from cgipool.model.layers import InputSize
 from cgipool.model.network import Model
 from cgipool.pool import Sizes, method_named
+from cgipool.pool.method import named_by
+from cgipool.task.base import Task
+from cgipool.task.registry import task_of
 from cgipool.training.job import INIT, Job
+from cgipool.training.labels import labelled_graphs
 from cgipool.training.recipe import Recipe
 
 ENCODER = "encoder.json"
 """In a split's folder."""
 
 
-def fit_encoder(task: Job, graphs: GraphSet) -> Encoder:
-    """The encoder of the input features, fitted on the split's training graphs."""
-    recipe = task.recipe
+def fit_encoder(job: Job, graphs: GraphSet) -> Encoder:
+    """Fit the encoder of the input features on the split's training graphs."""
+    recipe = job.recipe
     return Encoder.fit(
         graphs,
-        task.split.train,
+        job.split.train,
         source=recipe.features,
         vocabulary=recipe.vocabulary,
         attributes=recipe.attributes,
+        edges=recipe.reads_edges and method_named(job.method).reads("conv"),
+        wl=recipe.wl,
+        rwse=recipe.rwse,
+        featurizer=recipe.featurizer,
+        descriptors=recipe.descriptors,
+        impute=recipe.impute,
     )
 
 
 def write_encoder(folder: Path, encoder: Encoder) -> None:
-    """Keep the encoder in the folder of a split, with its digest."""
+    """Write the encoder to the folder of a split, with its digest."""
     write_json(folder / ENCODER, sealed(encoder.to_json()))
 
 
 def read_encoder(folder: Path) -> Encoder:
-    """The encoder in the folder of a split; damage is an error that says what to do."""
+    """Read the encoder from the folder of a split. Raise UserError if the file is damaged."""
     path = folder / ENCODER
     held = read_json(path)
     try:
         plain = unsealed(held)
-        if strange := sorted(plain.keys() - Encoder.__dataclass_fields__.keys()):
-            raise ValueError(f"it has an unknown entry {excerpt(strange[0])!r}")
+        if unexpected := sorted(plain.keys() - Encoder.__dataclass_fields__.keys()):
+            raise ValueError(f"it has an unknown entry {excerpt(unexpected[0])!r}")
     except (ValueError, TypeError, AttributeError) as error:
         raise UserError(f"{path} is damaged: {excerpt(str(error))}; remove {folder} to train again") from None
     return Encoder.from_json(plain)
 
 
-def initial_model(task: Job, graphs: GraphSet, encoder: Encoder) -> Model:
-    """The model with its initial weights, which depend on (seed, split, member) alone."""
-    train = task.split.train
-    shares = class_shares(graphs, train, task.sample_weight)
+class Prepared(NamedTuple):
+    """A job with the encoder and the model that its training starts with."""
+
+    job: Job
+    encoder: Encoder
+    model: Model
+
+
+def prepared(job: Job, graphs: GraphSet, encoder: Encoder | None = None) -> Prepared:
+    """Fit the encoder, unless given, and build the model. Initial weights depend only on (seed, split, member)."""
+    encoder = encoder or fit_encoder(job, graphs)
+    train = job.split.train
+    task = task_of(graphs)
+    baseline = task.baseline(graphs, labelled_graphs(job, graphs), job.sample_weight)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(task.key(INIT))
-        model = model_of(task.method, task.recipe, encoder, shares.tolist(), Sizes.of(graphs.sizes[train]))
-    static = task.stacked and method_named(task.method).fast
-    model.compact = torch.device(task.device).type == "cpu" or not static
-    return model.to(task.device)
+        torch.manual_seed(job.key(INIT))
+        model = model_of(job.method, job.recipe, encoder, task, baseline, Sizes.of(graphs.sizes[train]))
+    model.check(graphs)
+    static = job.stacked and method_named(job.method).fast
+    model.compact = torch.device(job.device).type == "cpu" or not static
+    return Prepared(job, encoder, model.to(job.device))
 
 
-def class_shares(graphs: GraphSet, ids: np.ndarray, sample_weight: np.ndarray | None = None) -> np.ndarray:
-    """[classes] the share of each class among these graphs, by weight where they have weights [G]."""
-    if sample_weight is None:
-        return np.bincount(graphs.y[ids], minlength=graphs.n_classes) / len(ids)
-    weight = sample_weight[ids].astype(np.float64)
-    return np.bincount(graphs.y[ids], weight, minlength=graphs.n_classes) / weight.sum()
+def model_of(
+    method: str, recipe: Recipe, encoder: Encoder, task: Task, baseline: Sequence[float], sizes: Sizes
+) -> Model:
+    """The model of a method with a recipe's settings. Baseline and sizes are those of the training graphs."""
+    settings = named_by(build_network, recipe.to_json())
+    constant = task.baseline_output(torch.tensor(baseline, dtype=torch.float32))
+    return build_model(method, input_size(encoder), constant, sizes=sizes, **settings)
 
 
-def model_of(method: str, recipe: Recipe, encoder: Encoder, shares: Sequence[float], sizes: Sizes) -> Model:
-    """The model of a method with a recipe's settings; shares of classes and sizes are those of the training graphs."""
-    return build_model(
-        method,
-        InputSize(encoder.columns, encoder.n_floats, encoder.others),
-        shares,
-        form=recipe.form,
-        conv=recipe.conv,
-        norm=recipe.norm,
-        gate=recipe.gate,
-        width=recipe.width,
-        levels=recipe.levels,
-        readout=recipe.readout,
-        jumping=recipe.jumping,
-        ratio=recipe.ratio,
-        dropout=recipe.dropout,
-        mi=recipe.mi,
-        sizes=sizes,
-    )
+def input_size(encoder: Encoder) -> InputSize:
+    """The width of what an encoder gives a model to read."""
+    of_edges = encoder.edges
+    edges = None if of_edges is None else InputSize(of_edges.columns, of_edges.n_floats, of_edges.others)
+    descriptors = 0 if encoder.descriptors is None else len(encoder.descriptors.names)
+    return InputSize(encoder.columns, encoder.n_floats, encoder.others, edges, descriptors)

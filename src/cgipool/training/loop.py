@@ -1,4 +1,4 @@
-"""Training on one split: pure in (data, method, recipe, split, seed, member); it does not know what runs beside it."""
+"""Training of one split: a pure function of (data, method, recipe, split, seed, member)."""
 
 import contextlib
 import copy
@@ -17,25 +17,28 @@ from cgipool.data.features import Encoder
 from cgipool.data.graphs import GraphSet
 from cgipool.model.network import Model
 from cgipool.pool import method_named
+from cgipool.task.base import Truth
+from cgipool.task.registry import task_of
 from cgipool.training.checkpoint import State, copy_of, load_state, save_state
+from cgipool.training.classical import train_classical
 from cgipool.training.evaluate import Chunks, Evaluation, chunks, evaluate
-from cgipool.training.folder import CHECKPOINT, METRICS, Outcome, finish_split, give_up
-from cgipool.training.initial import fit_encoder, initial_model, write_encoder
+from cgipool.training.folder import CHECKPOINT, METRICS, SplitOutcome, finish_split, give_up, tested
+from cgipool.training.initial import fit_encoder, prepared, write_encoder
 from cgipool.training.job import EVALUATION, STEP, Job, Progress, ProgressCallback, epoch_ids, finished
-from cgipool.training.metrics import report
-from cgipool.training.objective import class_weights, classification_loss, objective, sample_weights
-from cgipool.training.optimiser import Adam
+from cgipool.training.labels import labelled_graphs, task_weights
+from cgipool.training.objective import objective, scores_of, truth_of, watched
+from cgipool.training.optimiser import Adam, by_decay
 from cgipool.training.result import Log
 
 SAVE_SECONDS = 2.0
-"""A checkpoint is written at most this often, so that short epochs are not spent on writing."""
+"""Minimum time between two checkpoints, so that short epochs are not dominated by writing."""
 
 
 @contextlib.contextmanager
 def flushed_denormals() -> Iterator[None]:
-    """Numbers below 1e-38 count as 0. Adam's moments of weights with vanishing gradients are full of them, and on a CPU
-    each costs as much as a hundred ordinary ones. The flag is a thread's own, and threads that torch starts for its
-    parallel loops inherit it, so it is set before anything else is computed."""
+    """Treat numbers below 1e-38 as 0 in this context. Adam's moments of weights with vanishing gradients are full of
+    them, and on a CPU each costs as much as a hundred ordinary numbers. The flag belongs to a thread, and threads that
+    torch starts later inherit it, so set it before computing anything else."""
     torch.set_flush_denormal(True)
     try:
         yield
@@ -46,59 +49,63 @@ def flushed_denormals() -> Iterator[None]:
 class Training:
     """The loop over epochs of one split."""
 
-    def __init__(self, task: Job, graphs: GraphSet) -> None:
+    def __init__(self, job: Job, graphs: GraphSet) -> None:
         self.began = time.perf_counter()
-        self.task, self.recipe = task, task.recipe
+        self.job, self.recipe = job, job.recipe
         self.encoder = self._encoder(graphs)
-        self.batcher = Batcher(graphs, self.encoder.encode(graphs), task.device)
-        network = initial_model(task, graphs, self.encoder)
+        self.batcher = Batcher(graphs, self.encoder.encode(graphs), job.device)
+        network = prepared(job, graphs, self.encoder).model
         self.state = State(network, self._optimizer(network), copy_of(network))
         if self.recipe.average > 0.0 and self.state.optimizer is not None:
             self.state.average = copy.deepcopy(network)
-        weights = class_weights(graphs.y[task.split.train], graphs.n_classes, self.recipe.class_weight)
-        self.class_weight = weights.to(task.device)
-        self.sample_weight = sample_weights(task.sample_weight, task.device)
-        self.val_y = torch.from_numpy(graphs.y[task.split.val]).to(task.device)
+        self.task = task_of(graphs)
+        labelled = labelled_graphs(job, graphs)
+        self.constants = self.task.constants(graphs, labelled, self.recipe.class_weight).to(job.device)
+        weight = task_weights(job, graphs)
+        self.sample_weight = None if weight is None else torch.from_numpy(weight).to(job.device)
+        self.val = Truth(*(values.to(job.device) for values in truth_of(graphs, job.split.val)))
         self.step_losses: list[float] = []
-        """The loss of each step of the last epoch."""
+        """The loss at each step of the last epoch."""
 
     def _encoder(self, graphs: GraphSet) -> Encoder:
-        return fit_encoder(self.task, graphs)
+        return fit_encoder(self.job, graphs)
 
     def _optimizer(self, network: Model) -> Adam | None:
-        """None for a model that has nothing to learn."""
-        weights = list(network.parameters())
+        """Return Adam, or None for a model without trainable weights."""
+        weights = dict(network.named_parameters())
         if not weights:
             return None
-        return Adam(weights, self.recipe.lr, self.recipe.weight_decay)
+        groups = by_decay(weights, self.recipe, self.job.method)
+        decays = {decay: [weights[name] for name in names] for decay, names in groups.items()}
+        return Adam(weights.values(), self.recipe.lr, decays)
 
     def own_weight(self, epoch: int) -> float:
-        """The weight of the method's own loss in an epoch."""
-        return self.recipe.own_weight(method_named(self.task.method), self.batcher.graphs.name, epoch)
+        """Return the weight of the method's own loss in an epoch."""
+        return self.recipe.own_weight(method_named(self.job.method), self.batcher.graphs.name, epoch)
 
     def step(self, ids: np.ndarray, key: int, own_weight: float) -> Tensor:
-        """The gradients of the loss of one batch, in place of those before; the loss."""
+        """Compute the gradients of one batch's loss, replacing earlier ones, and return the loss."""
         batch, network = self.batcher.batch(ids, key), self.state.network
         output = network(batch)
         smoothing, weight = self.recipe.label_smoothing, self.sample_weight
-        loss = objective(output, batch, self.class_weight, own_weight, smoothing=smoothing, sample_weight=weight)
+        loss = objective(output, batch, self.task, self.constants, own_weight, smoothing, weight)
         network.zero_grad(set_to_none=True)
         loss.backward()
         network.update(output.buffers)
         return loss.detach()
 
     def train_epoch(self) -> float:
-        """One pass over the training graphs; the mean loss over graphs."""
+        """Make one pass over the training graphs and return the mean loss over graphs."""
         network, optimizer = self.state.network, self.state.optimizer
-        assert optimizer is not None, "nothing to learn"
+        assert optimizer is not None, "no trainable weights"
         epoch = self.state.epoch + 1
         own_weight = self.own_weight(epoch)
         network.dropout = self.recipe.dropout_at(epoch)
         optimizer.rate = self.recipe.rate_at(epoch)
         network.train()
         losses, graphs = [], []
-        for step, ids in enumerate(epoch_ids(self.task, epoch)):
-            losses.append(self.step(ids, self.task.key(STEP, epoch, step), own_weight))
+        for step, ids in enumerate(epoch_ids(self.job, epoch)):
+            losses.append(self.step(ids, self.job.key(STEP, epoch, step), own_weight))
             if self.recipe.clip > 0.0:
                 torch.nn.utils.clip_grad_norm_(network.parameters(), self.recipe.clip)
             optimizer.step()
@@ -106,91 +113,96 @@ class Training:
             graphs.append(len(ids))
         self.step_losses = self.whole_losses(torch.stack(losses).double()).tolist()
         self.state.epoch = epoch
-        return float(np.dot(self.step_losses, graphs)) / len(self.task.split.train)
+        return float(np.dot(self.step_losses, graphs)) / len(self.job.split.train)
 
     def whole_losses(self, losses: Tensor) -> Tensor:
-        """[steps] the losses of whole batches, from what `step` gave."""
+        """[steps] the losses of whole batches, from the values that `step` returned."""
         return losses
 
     @cached_property
     def _val(self) -> Chunks:
-        return Chunks(self.batcher, self.task.split.val, self.task.key(EVALUATION))
+        return Chunks(self.batcher, self.job.split.val, self.job.key(EVALUATION))
 
     def ask_validation(self) -> Evaluation:
-        """What the network says of the validation graphs."""
+        """Evaluate the network on the validation graphs."""
         return evaluate(self.state.eval_state, self._val)
 
     def ask_test(self) -> Evaluation:
-        """What the network says of the test graphs."""
-        return evaluate(self.state.eval_state, chunks(self.batcher, self.task.split.test, self.task.key(EVALUATION)))
+        """Evaluate the network on the test graphs."""
+        return evaluate(self.state.eval_state, chunks(self.batcher, self.job.split.test, self.job.key(EVALUATION)))
 
-    def validate(self) -> tuple[float, float, Evaluation]:
-        """Cross-entropy (which early stopping watches) and accuracy on the validation graphs, and the whole answer."""
+    def validate(self) -> tuple[dict[str, float], Evaluation]:
+        """Loss and metrics of the validation graphs by name, and the network's outputs."""
         answer = self.ask_validation()
-        weight = self.class_weight[self.val_y]
+        there = weight = torch.ones(len(self.val.y), device=self.constants.device)
         if self.sample_weight is not None:
-            weight = weight * self.sample_weight[torch.from_numpy(self.task.split.val).to(weight.device)]
-        loss = classification_loss(answer.logits, self.val_y, weight)
-        accuracy = (answer.logits.argmax(1) == self.val_y).float().mean()
-        return float(loss), float(accuracy), answer
+            weight = self.sample_weight[torch.from_numpy(self.job.split.val).to(weight.device)]
+        loss = self.task.loss(answer.logits, self.val, self.constants, weight)
+        scores = scores_of(self.task, self.recipe.stop_by, answer.logits, self.val, self.constants, there)
+        return {"val_loss": float(loss)} | {name: float(score) for name, score in scores.items()}, answer
 
     def run(self, tell: ProgressCallback, log: Log) -> None:
-        """Epochs until patience or the cap ends them."""
+        """Train until early stopping or the maximum number of epochs."""
         state = self.state
         if state.optimizer is None:
-            state.note(self.validate()[0])
+            loss = self.validate()[0]["val_loss"]
+            state.note(loss, loss)
             return
         saved = time.monotonic()
         while state.epoch < self.recipe.epochs and state.epoch - state.best_epoch < self.recipe.patience:
             start = time.perf_counter()
             train_loss = self.train_epoch()
             seconds = time.perf_counter() - start
-            val_loss, val_accuracy, answer = self.validate()
+            scores, answer = self.validate()
+            val_loss = scores["val_loss"]
             if not (math.isfinite(train_loss) and math.isfinite(val_loss)):
-                give_up(self.task, state.epoch, state.best, state.best_epoch)
-            state.note(val_loss)
-            row = {"epoch": state.epoch, "train_loss": train_loss, "val_loss": val_loss, "val_accuracy": val_accuracy}
+                give_up(self.job, state.epoch, state.best, state.best_epoch)
+            state.note(watched(self.task, self.recipe.stop_by, scores), val_loss)
+            row = {"epoch": state.epoch, "train_loss": train_loss} | scores
             log.append(row | {"seconds": seconds} | answer.metrics)
             if time.monotonic() - saved >= SAVE_SECONDS:
                 self.save()
                 saved = time.monotonic()
-            numbers = (state.epoch, val_loss, val_accuracy, state.best_epoch)
+            numbers = (state.epoch, val_loss, scores[f"val_{self.task.primary}"], state.best_epoch)
             try:
-                tell(Progress(self.task.split.index, *numbers, member=self.task.member))
-            except KeyboardInterrupt:  # who is told may end the training; nothing of it is lost
+                tell(Progress(self.job.split.index, *numbers, member=self.job.member, metric=self.task.primary))
+            except KeyboardInterrupt:  # the callback may end the training; nothing is lost
                 self.save()
                 raise
 
     def save(self) -> None:
         """Write a checkpoint."""
-        save_state(self.task.folder / CHECKPOINT, self.state, self.seconds)
+        save_state(self.job.folder / CHECKPOINT, self.state, self.seconds)
 
     @property
     def seconds(self) -> float:
-        """Spent on this split, by this training and those before it that it goes on from."""
+        """Seconds spent on this split, including the time before a resume."""
         return self.state.seconds + time.perf_counter() - self.began
 
     def test(self) -> tuple[dict[str, Any], np.ndarray]:
-        """Restore the best weights and read the test graphs, once: metrics and probabilities [n, classes]."""
+        """Restore the best weights and evaluate the test graphs once: metrics and predictions [n, outputs]."""
         self.state.eval_state.load_state_dict(self.state.best)
-        p = torch.softmax(self.ask_test().logits.double(), 1).cpu().numpy()
-        return report(self.batcher.graphs.y[self.task.split.test], p), p
+        p = self.task.predictions(self.ask_test().logits, self.constants).cpu().numpy()
+        return tested(self.job, self.task, self.batcher.graphs, p), p
 
 
 def train_split(
-    task: Job, graphs: GraphSet, tell: ProgressCallback, training: Callable[[Job, GraphSet], Training] = Training
+    job: Job, graphs: GraphSet, tell: ProgressCallback, training: Callable[[Job, GraphSet], Training] = Training
 ) -> None:
-    """Train one split to the end, or go on from its checkpoint; the folder then holds weights, metrics and result."""
-    task.folder.mkdir(parents=True, exist_ok=True)
+    """Train one split, or resume it from its checkpoint, and write weights and result to its folder."""
+    if method_named(job.method).classical:
+        train_classical(job, graphs, tell)
+        return
+    job.folder.mkdir(parents=True, exist_ok=True)
     with flushed_denormals():
-        _train_split(training(task, graphs), tell)
+        _train_split(training(job, graphs), tell)
 
 
 def _train_split(training: Training, tell: ProgressCallback) -> None:
-    task = training.task
-    log = Log(task.folder / METRICS)
-    write_encoder(task.folder, training.encoder)
-    checkpoint = task.folder / CHECKPOINT
+    job = training.job
+    log = Log(job.folder / METRICS)
+    write_encoder(job.folder, training.encoder)
+    checkpoint = job.folder / CHECKPOINT
     if checkpoint.exists():
         load_state(checkpoint, training.state)
     log.cut_back_to(training.state.epoch)
@@ -199,6 +211,6 @@ def _train_split(training: Training, tell: ProgressCallback) -> None:
     metrics, probabilities = training.test()
     state = training.state
     weights = sum(p.numel() for p in state.network.parameters())
-    outcome = Outcome(weights, state.epoch, state.best_epoch, state.best_loss, metrics, probabilities)
-    finish_split(task, state.best, outcome, log, training.seconds)
-    tell(finished(task, state.epoch, state.best_loss, state.best_epoch))
+    outcome = SplitOutcome(weights, state.epoch, state.best_epoch, state.record.loss, metrics, probabilities)
+    finish_split(job, state.best, outcome, log, training.seconds)
+    tell(finished(job, state.epoch, state.record.loss, state.best_epoch))

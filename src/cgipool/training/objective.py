@@ -1,66 +1,55 @@
-"""The loss of a step: L = L_CLS + weight · the method's own loss (for CGIPool the paper's Eq. 4, L_CLS + α L_MI)."""
+"""The loss of a step: L = L_task + weight · the method's own loss (for CGIPool the paper's Eq. 4, L_CLS + α L_MI)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from cgipool.data.batch import Batch
+from cgipool.data.batch import Batch, target_columns
+from cgipool.data.graphs import GraphSet
 from cgipool.data.splits import Split
 from cgipool.errors import UserError
 from cgipool.model.network import Output
-
-
-def classification_loss(logits: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-    """Eq. 5 as a weighted mean of cross-entropies, weight [B]. The paper prints a sum over graphs, its code takes the
-    mean: with Adam the two differ only in how strongly weight decay and L_MI count beside them."""
-    # Not `F.cross_entropy`: under `vmap` it is a decomposition that imports torch's symbolic shapes, a second's work.
-    right = F.log_softmax(logits, 1).gather(1, y.unsqueeze(1)).squeeze(1)
-    return -(right * weight).sum() / weight.sum().clamp(min=1e-12)
-
-
-def smoothed_loss(logits: Tensor, y: Tensor, class_weight: Tensor, there: Tensor, smoothing: float) -> Tensor:
-    """`classification_loss` with smoothed labels, over the graphs that are `there` [B]: a share `smoothing` of each
-    label is spread evenly over all classes. A class counts by its weight wherever its probability does, as in torch's
-    cross-entropy, and the sum is divided by the weights of the true classes."""
-    weight = class_weight[y] * there
-    spread = (F.log_softmax(logits, 1) * class_weight).mean(1) * there
-    even = -spread.sum() / weight.sum().clamp(min=1e-12)
-    return (1.0 - smoothing) * classification_loss(logits, y, weight) + smoothing * even
+from cgipool.task.base import Task, Truth
 
 
 def objective(
     output: Output,
     batch: Batch,
-    class_weight: Tensor,
+    task: Task,
+    constants: Tensor,
     own_weight: float | Tensor,
-    share: float = 1.0,
     smoothing: float = 0.0,
     sample_weight: Tensor | None = None,
 ) -> Tensor:
-    """The loss of one batch, a scalar; class_weight is [classes], and empty slots count nothing. An own loss of weight
-    0 is left out, so that it cannot spoil the sum; a weight given as a tensor is never looked at. If the batch is a
-    part of a larger one, `share` is how much of that one's class weights it holds. `smoothing` is of the labels.
-    `sample_weight` is [G], of all graphs of the data set; it does not weigh the own loss."""
+    """Return the loss of one batch, a scalar.
+
+    `constants` are the task's, of the training graphs; empty slots do not count. `smoothing` is the label smoothing.
+    `sample_weight` [G] holds the weights of all graphs of the data set and applies to the method's own loss only where
+    that reads targets (`Output.readings`). An own loss of weight 0 is left out, so that it cannot spoil the sum; a
+    weight given as a tensor is always used. The loss of a partial batch is what it adds to that of the whole one.
+    """
     there = batch.size > 0
     if sample_weight is not None:
         there = there * sample_weight[batch.id]
-    if smoothing == 0.0:
-        loss = classification_loss(output.logits, batch.y, class_weight[batch.y] * there)
-    else:
-        loss = smoothed_loss(output.logits, batch.y, class_weight, there, smoothing)
-    if share != 1.0:
-        loss = loss * share
+    loss = task.loss(output.logits, batch, constants, there, smoothing)
+    if batch.share is not None:
+        loss = loss * batch.share.weight
     if isinstance(own_weight, float) and own_weight == 0.0:
         return loss
-    return loss + own_weight * output.own_loss
+    own = output.own_loss
+    if output.readings:  # their targets are known here, not where they are made
+        read = torch.stack([task.loss(logits, batch, constants, there) for logits in output.readings]).sum()
+        own = own + read * (1.0 if batch.share is None else batch.share.weight) / output.levels
+    return loss + own_weight * own
 
 
 def checked_weights(given: ArrayLike, count: int, splits: Sequence[Split]) -> NDArray[np.float32]:
-    """[G] the weights of graphs with a mean of 1; an error unless they are such, and some graph counts on each side."""
+    """Return sample weights [G] scaled to a mean of 1. Raise UserError if they are invalid, or 0 for all training or
+    validation graphs of a split."""
     try:
         weight = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):
@@ -76,15 +65,44 @@ def checked_weights(given: ArrayLike, count: int, splits: Sequence[Split]) -> ND
     return (weight / weight.mean()).astype(np.float32)
 
 
-def sample_weights(given: np.ndarray | None, device: torch.device | str) -> Tensor | None:
-    """[G] the weights of a task's graphs where the losses are computed."""
-    return None if given is None else torch.from_numpy(given).to(device)
+def scores_of(
+    task: Task, stop_by: str, output: Tensor, truth: Truth, constants: Tensor, there: Tensor
+) -> dict[str, Tensor]:
+    """Return the validation metrics of an epoch by name: the primary one, and the one that early stopping watches."""
+    names = dict.fromkeys((task.primary, *(() if stop_by == "loss" else (stop_by,))))
+    return {f"val_{name}": task.score(output, truth, constants, there, name) for name in names}
 
 
-def class_weights(y: np.ndarray, classes: int, kind: str | None) -> Tensor:
-    """[classes] ones, or n / (classes · n_c) for "balanced", as in scikit-learn; a class without graphs has 0."""
-    if kind is None:
-        return torch.ones(classes)
-    count = np.bincount(y, minlength=classes)
-    present = np.count_nonzero(count)
-    return torch.tensor(np.where(count > 0, len(y) / (present * np.maximum(count, 1)), 0.0), dtype=torch.float32)
+Value = TypeVar("Value", float, Tensor)
+
+
+def watched(task: Task, stop_by: str, scores: Mapping[str, Value]) -> Value:
+    """Return what early stopping minimises, from the validation loss and metrics of an epoch by name."""
+    value = scores[f"val_{stop_by}"]
+    return -value if stop_by != "loss" and task.metrics[stop_by].higher else value
+
+
+def check_stop_by(task: Task, stop_by: str, splits: Sequence[Split], graphs: GraphSet) -> None:
+    """Raise UserError unless the task has the metric that early stopping watches, and it is defined for the validation
+    graphs of every split."""
+    if stop_by == "loss":
+        return
+    if stop_by not in task.metrics:
+        raise UserError(
+            f"stop_by {stop_by!r} is not a metric of {task.name}; choose one of: {', '.join(['loss', *task.metrics])}"
+        )
+    for split in splits:
+        shape = len(split.val), task.outputs
+        output = torch.linspace(-1.0, 1.0, shape[0] * shape[1]).view(shape)  # a metric of these is always defined
+        constants = task.constants(graphs, split.train, None)
+        score = task.score(output, truth_of(graphs, split.val), constants, torch.ones(len(split.val)), stop_by)
+        if score.isnan():
+            raise UserError(
+                f"stop_by {stop_by!r} is not defined on the validation graphs of split {split.index}: they have too "
+                "few different targets"
+            )
+
+
+def truth_of(graphs: GraphSet, ids: NDArray[Any]) -> Truth:
+    """Return the targets of some graphs."""
+    return Truth(torch.from_numpy(graphs.y[ids]), torch.from_numpy(target_columns(graphs)[ids]))

@@ -1,4 +1,4 @@
-"""Several trainings at a time on a CPU, each in a process with one thread: steps are too small to share among cores."""
+"""Parallel training on a CPU, one process with one thread per training: steps are too small to share among cores."""
 
 import contextlib
 import multiprocessing
@@ -23,26 +23,26 @@ from cgipool.training.job import Job, Progress, ProgressCallback
 from cgipool.training.loop import train_split
 
 SIGNALS = {signal.SIGINT, signal.SIGTERM}
-"""By which a run is stopped."""
+"""The signals that stop a run."""
 
 
-def train_in_processes(tasks: list[Job], graphs: GraphSet, jobs: int, tell: ProgressCallback) -> None:
-    """Train so many at a time. Where one fails, or Ctrl-C comes, the others write their checkpoints first."""
+def train_in_processes(trainings: list[Job], graphs: GraphSet, jobs: int, tell: ProgressCallback) -> None:
+    """Train `jobs` trainings at a time. If one fails, or on Ctrl-C, the others write their checkpoints first."""
     context = multiprocessing.get_context("spawn")
     messages, stop = context.Queue(), context.Event()
     try:
         with _hearing(messages, stop, tell), _folder_of(graphs) as folder:
             arguments = (folder, messages, stop)
-            workers = min(jobs, len(tasks))
+            workers = min(jobs, len(trainings))
             with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=arguments) as pool:
                 try:
                     with signals_waiting():
-                        futures = [pool.submit(_train_in_worker, task) for task in tasks]
+                        futures = [pool.submit(_train_in_worker, job) for job in trainings]
                     for done in as_completed(futures):
                         done.result()
-                except BaseException:  # Ctrl-C included: the pool would wait for all that is still to do
+                except BaseException:  # also Ctrl-C: the pool would wait for all trainings
                     stop.set()
-                    # Those at work write their checkpoints, and one that just starts must find what it is given.
+                    # Running workers write checkpoints, and a worker that is just starting must still find its data.
                     pool.shutdown(wait=True, cancel_futures=True)
                     raise
     except BrokenProcessPool:
@@ -54,17 +54,17 @@ def train_in_processes(tasks: list[Job], graphs: GraphSet, jobs: int, tell: Prog
 
 @contextlib.contextmanager
 def signals_waiting() -> Iterator[None]:
-    """Inside, signals wait: here until the end, and in a process that is started here until it is ready for them.
+    """Delay signals in this process until the context ends, and in a process started inside until it is ready.
 
-    A process inherits which signals this thread blocks. One that is blocked here may still be taken by another thread
-    of this process, and would then interrupt this one: so it is only noted meanwhile.
+    A process inherits the signals that this thread blocks. Another thread of this process may still receive a blocked
+    signal, which would interrupt this thread, so the handler only records it.
     """
-    came: list[int] = []
+    received: list[int] = []
     handlers = {}
-    if threading.current_thread() is threading.main_thread():  # the only one that Python lets interrupt
+    if threading.current_thread() is threading.main_thread():  # only the main thread may set handlers
         for number in SIGNALS:
-            if signal.getsignal(number) is not None:  # that of another library could not be put back
-                handlers[number] = signal.signal(number, lambda number, frame: came.append(number))
+            if signal.getsignal(number) is not None:  # a handler set outside Python cannot be restored
+                handlers[number] = signal.signal(number, lambda number, frame: received.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield
@@ -72,20 +72,20 @@ def signals_waiting() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         for number, handler in handlers.items():
             signal.signal(number, handler)
-        for each in came:
+        for each in received:
             signal.raise_signal(each)
 
 
 @contextlib.contextmanager
 def _hearing(messages: "multiprocessing.Queue[Progress | None]", stop: Event, tell: ProgressCallback) -> Iterator[None]:
-    """Inside, a thread passes what workers put into the queue on to `tell`. If that fails the workers are stopped, and
-    its error is raised when they have ended."""
+    """Run a thread that passes the workers' messages on to `tell`. If `tell` fails, the workers are stopped, and its
+    error is raised once they have ended."""
     failed: list[BaseException] = []
 
     def listen() -> None:
         while (message := messages.get()) is not None:
             if failed:
-                continue  # a worker cannot end before the queue is rid of all that it told
+                continue  # keep emptying the queue: a worker cannot end while its messages are in it
             try:
                 tell(message)
             except BaseException as error:
@@ -105,7 +105,7 @@ def _hearing(messages: "multiprocessing.Queue[Progress | None]", stop: Event, te
 
 @contextlib.contextmanager
 def _folder_of(graphs: GraphSet) -> Iterator[Path]:
-    """Where other processes can map a set from: its own folder, if it lies on disk, else one that passes."""
+    """Yield a folder from which other processes can map a data set: its own if it is on disk, else a temporary one."""
     if folder := folder_of(graphs):
         yield folder
         return
@@ -115,50 +115,51 @@ def _folder_of(graphs: GraphSet) -> Iterator[Path]:
 
 
 _worker: dict[str, Any] = {}
-"""What a worker process was started with: its data set, mapped from disk, what it tells its progress to, and whether to
-stop."""
+"""The arguments of a worker process: its data set, mapped from disk, its progress callback, and the stop event."""
 
 
 def _start_worker(folder: Path, messages: "multiprocessing.Queue[Progress | None]", stop: Event) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it as well and sets `stop`
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent receives it too and sets `stop`
     threading.Thread(target=end_with_parent, daemon=True).start()
-    told: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, frame: told.append(number))  # sent to all, the parent has it as well
+    received: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: received.append(number))  # the parent may receive it too
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     torch.set_num_threads(1)
 
     def tell(progress: Progress) -> None:
-        if told or stop.is_set():
-            raise KeyboardInterrupt  # on which a checkpoint is written
+        if received or stop.is_set():
+            raise KeyboardInterrupt  # makes the loop write a checkpoint
         messages.put(progress)
 
     _worker.update(graphs=GraphSet.load(folder, mmap=True), tell=tell, stop=stop)
 
 
 def end_with_parent() -> None:
-    """Left behind by a parent that was killed, a worker would write into the folder beside the resumed run."""
+    """End this worker when its parent ends. Otherwise, after the parent is killed, it would write to the folder of the
+    resumed run."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
         os._exit(1)
 
 
-def _train_in_worker(task: Job) -> None:
+def _train_in_worker(job: Job) -> None:
     if _worker["stop"].is_set():
         return
     try:
-        train_split(task, _worker["graphs"], _worker["tell"])
+        train_split(job, _worker["graphs"], _worker["tell"])
     except UserError:
         raise
     except Exception as error:
         if (text := own_traceback(error)) is None:
             raise
-        raise OwnCodeError(text) from None  # a traceback does not come to the other process
+        raise OwnCodeError(text) from None  # tracebacks are not passed between processes
 
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """On small graphs a second thread gains nothing; beside other work, waiting for it took ten times as long."""
+    """Use one thread in this context. On small graphs a second thread gains nothing, and on a busy machine waiting for
+    it took ten times as long."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,141 +1,306 @@
-"""Recipes: every setting of a training that is not the data, the method or the seed, each with its source.
+"""Recipes: every setting of a training except data, method and seed, each with its source.
 
-"Paper" is section 4.1 of Pang et al., SIGIR 2021; "released" is the authors' public code, where it departs from it.
+"Paper" is section 4.1 of Pang et al., SIGIR 2021; "released" is the authors' public code where it differs.
 """
 
-import functools
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
+from cgipool.errors import UserError, check_ratio, excerpt, unknown
+from cgipool.training.settings import (
+    INPUT,
+    OPTIMISER,
+    merged,
+    parse_value,
+    plain_value,
+    setting,
+    setting_of,
+    types_of,
+)
 
-from cgipool.data.features import SOURCES, VOCABULARIES
-from cgipool.errors import UserError, excerpt, unknown
-from cgipool.model.layers import CONVOLUTIONS
-from cgipool.model.level import GATES, check_ratio
-from cgipool.model.norm import NORMS
-from cgipool.model.readout import JUMPINGS, READOUTS
-from cgipool.pool import FORMS
-from cgipool.pool.cgi import bound_named
-from cgipool.pool.method import Method
+if TYPE_CHECKING:
+    from cgipool.pool.method import Method
 
-SCHEDULES = ("constant", "cosine")
-"""How the learning rate goes on over the epochs."""
+ALPHA_BY_DATASET = {"PROTEINS": "alpha_proteins"}
+"""Data sets for which the paper gives a separate α, and the setting that holds it."""
+
+READS_EDGES = ("gine", "transformer")
+"""The convolutions that read edge labels and edge attributes. Edge weights act in all of them."""
 
 
 @dataclass(frozen=True, repr=False)
 class Recipe:
-    """The settings of the paper, as defaults."""
+    """A complete set of settings. The defaults are the paper's."""
 
     name: str = "paper"
-    """What this set of settings is called."""
-    form: str = "paper"
-    """Which form of a pooling method to use where there are two: "paper" or "released"."""
-    conv: str = "gcn"
-    """The backbone's convolution: "gcn", "gcn-root" (and the node itself through a weight of its own), "sage" or "gin".
-    Paper: GCN. Released: GraphSAGE with the mean."""
-    norm: str = "none"
-    """Normalisation between a convolution and its ReLU: "none", "batch" or "layer". Paper: none."""
-    gate: str = "plain"
-    """How a pool's gate acts: "plain", or "unit": divided by its mean size over the kept nodes of a graph, so that
-    features keep their size from level to level. Paper: the former."""
-    width: int = 128
-    """Dimension of node embeddings. Paper: 128."""
-    levels: int = 3
-    """How often convolve → pool → read out is repeated. Paper: 3."""
-    readout: str = "max-mean"
-    """How a level is read: "max-mean", "mean", "max" or "sum" over its nodes. Paper: the first."""
-    jumping: str = "sum"
-    """How the levels' readouts are joined: "sum" or "concat", side by side. Paper: the former."""
-    ratio: float | int = 0.8
-    """Share of nodes kept by a pool (a whole number: how many). Paper: 0.8."""
-    mi: str = "gan"
-    """Bound on the mutual information: "gan" (Eq. 2 and 3) or "kl" (Eq. 1). Paper: the former."""
-    alpha: float = 0.001
-    """Weight α of the mutual-information loss. Paper: 0.001, except `alpha_proteins`."""
-    alpha_proteins: float = 1.0
-    """α on the data set PROTEINS. Paper: 1. Released: 0.001, as everywhere."""
-    own_loss: float = 1.0
-    """What the losses of DiffPool, MinCutPool and VIPool are multiplied by, beside their own weights. The paper names
-    nothing; 1 leaves those weights."""
-    dropout: float = 0.5
-    """After the head's first layer. The paper names none; 0.5 is the released code's."""
-    dropout_epochs: int | None = None
-    """Dropout acts in so many first epochs only; None: always. Released: 1, as its training flag is never set again."""
-    lr: float = 0.001
-    """Adam's learning rate. Paper: 0.001."""
-    schedule: str = "constant"
-    """How the rate goes on: "constant", or "cosine": down to nearly 0 in the last of `epochs`. Paper: the former."""
-    warmup: int = 0
-    """In so many first epochs the rate rises, by equal steps. Paper: none."""
-    weight_decay: float = 0.0001
-    """Adam's L2 penalty. Paper: 0.0001. Released: 0.001."""
-    clip: float = 0.0
-    """Where the norm of all gradients of a step is larger, they are scaled down to it; 0: never. Paper: never."""
-    average: float = 0.0
-    """Decay per step of an exponential moving average of the weights, which is validated, kept and tested in place of
-    the weights themselves, with an average of batch norm's running values; 0: none. Paper: none."""
-    batch_size: int = 128
-    """Graphs per step. The paper names none; 128 is the released code's."""
-    shuffle: bool = True
-    """A new order each epoch. The paper does not say. Released: one random order, kept."""
-    epochs: int = 1000
-    """At most this many epochs. The paper names none; 1000 is the released code's."""
-    patience: int = 100
-    """Stop when the validation loss has not decreased for this many epochs. Paper: 100."""
-    features: str = "auto"
-    """Input categories: "label", "degree", or "auto": labels where there are any. Paper: so."""
-    vocabulary: str = "train"
-    """Categories known from the training graphs, the rest is "other"; "all": from all graphs, as the released code."""
-    attributes: bool = False
-    """Whether node attributes are used beside the categories. Paper: no (PROTEINS has them)."""
-    class_weight: str | None = None
-    """"balanced" weighs each class by the inverse of its frequency in training. Paper: none."""
-    label_smoothing: float = 0.0
-    """So large a share of each training label is spread evenly over all classes; validation knows the labels as they
-    are. Paper: none."""
+    """The name of this set of settings."""
+    form: str = setting(
+        "paper",
+        "Form of a pooling method that has two: paper or released.",
+        choices=("paper", "released"),
+    )
+    conv: str = setting(
+        "gcn",
+        "Graph convolution: gcn, gcn-root (GCN plus a separate weight for the node itself), sage, gin, or, with edge "
+        "features, gine or transformer.",
+        "Paper: GCN. Released: GraphSAGE with mean aggregation.",
+        choices=("gcn", "gcn-root", "sage", "gin", *READS_EDGES),
+        noun="convolution",
+    )
+    norm: str = setting(
+        "none",
+        "Normalisation between a convolution and its ReLU: none, batch or layer.",
+        "Paper: none.",
+        choices=("none", "batch", "layer"),
+        noun="normalisation",
+    )
+    gate: str = setting(
+        "plain",
+        "How scores scale the kept nodes: plain, or unit (divided by the mean score of a graph's kept nodes).",
+        "Paper: plain.",
+        choices=("plain", "unit"),
+    )
+    width: int = setting(
+        128,
+        "Dimension of node embeddings.",
+        "Paper: 128.",
+        least=2,  # the head's second layer is half as wide
+    )
+    levels: int = setting(3, "Number of levels (convolution, pooling, readout).", "Paper: 3.", least=1)
+    convs_per_level: int = setting(1, "Convolutions before each pool.", "Paper: 1.", least=1)
+    residual: bool = setting(
+        False, "Add to each convolution's result what went in, where both have one width.", "Paper: no."
+    )
+    readout: str = setting(
+        "max-mean",
+        "Readout of a level: max-mean, mean, max or sum over its nodes.",
+        'The paper says "a readout function"; max and mean side by side is the released code\'s.',
+        choices=("max-mean", "mean", "max", "sum"),
+    )
+    jumping: str = setting(
+        "sum", "How the readouts of the levels are combined: sum or concat.", "Paper: sum.", choices=("sum", "concat")
+    )
+    ratio: float | int = setting(
+        0.8,
+        "Nodes that a pooling layer keeps: a share up to 1.0, or a number of nodes.",
+        "Paper: 0.8.",
+        metavar="SHARE|COUNT",
+    )
+    mi: str = setting(
+        "gan",
+        "Bound on the mutual information: gan (Eq. 2 and 3) or kl (Eq. 1).",
+        "Paper: gan.",
+        choices=("gan", "kl"),
+        noun="mutual-information bound",
+    )
+    negative: str = setting(
+        "learned",
+        "What CGIPool's mutual-information loss holds the real graph against: learned (the fake graph of the paper), "
+        "random (as cgi-rs), batch (other graphs), complement (the dropped nodes), predict or sufficient (see "
+        "docs/reference/methods.md).",
+        "Paper: learned.",
+        choices=("learned", "random", "batch", "complement", "predict", "sufficient"),
+        noun="kind of negatives",
+    )
+    encoding: str = setting(
+        "plain",
+        "Encodings that CGIPool's discriminator reads: plain, or unit (without their size, and so that of the gates).",
+        "Paper: plain.",
+        choices=("plain", "unit"),
+    )
+    alpha: float = setting(0.001, "Weight of the mutual-information loss (on PROTEINS: 1).", "Paper: 0.001.", least=0)
+    alpha_proteins: float = setting(
+        1.0,
+        "The same on the data set PROTEINS; equal to alpha if only that is given.",
+        "Paper: 1. Released: 0.001, as for all data sets.",
+        least=0,
+    )
+    own_loss: float = setting(
+        1.0,
+        "Factor on the auxiliary losses of DiffPool, MinCutPool and VIPool.",
+        "The paper does not say; 1 keeps the weights of their authors.",
+        least=0,
+    )
+    dropout: float = setting(
+        0.5,
+        "Dropout after the first layer of the head.",
+        "The paper does not say; 0.5 is the released code's.",
+        share=True,
+    )
+    dropout_epochs: int | None = setting(
+        None,
+        "Use dropout in this many first epochs only; none: in all.",
+        "Released: 1, as its training flag is never set again.",
+        least=0,
+    )
+    lr: float = setting(0.001, "Learning rate of Adam.", "Paper: 0.001.", OPTIMISER, least=0)
+    schedule: str = setting(
+        "constant",
+        "Learning-rate schedule: constant, or cosine (to nearly 0 in the last epoch).",
+        "Paper: constant.",
+        OPTIMISER,
+        choices=("constant", "cosine"),
+    )
+    warmup: int = setting(0, "Epochs of linear warm-up of the learning rate.", "Paper: none.", OPTIMISER, least=0)
+    weight_decay: float = setting(0.0001, "L2 penalty of Adam.", "Paper: 0.0001. Released: 0.001.", OPTIMISER, least=0)
+    critic_weight_decay: float | None = setting(
+        None,
+        "L2 penalty on what only the mutual-information loss trains, such as its discriminator; none: weight_decay.",
+        "Paper: none of its own.",
+        OPTIMISER,
+        least=0,
+    )
+    clip: float = setting(
+        0.0, "Largest norm of the gradient of a step; 0: no clipping.", "Paper: none.", OPTIMISER, least=0
+    )
+    average: float = setting(
+        0.0,
+        "Decay of an exponential moving average of the weights, which then replaces them; 0: no averaging.",
+        "Paper: none.",
+        OPTIMISER,
+        share=True,
+    )
+    batch_size: int = setting(
+        128, "Graphs per step.", "The paper does not say; 128 is the released code's.", OPTIMISER, least=1
+    )
+    shuffle: bool = setting(
+        True,
+        "Use a new order of the graphs in each epoch.",
+        "The paper does not say. Released: one random order for all epochs.",
+        OPTIMISER,
+    )
+    epochs: int = setting(
+        1000, "Maximum number of epochs.", "The paper does not say; 1000 is the released code's.", OPTIMISER, least=1
+    )
+    patience: int = setting(
+        100,
+        "Stop after this many epochs without an improvement of what stop_by names.",
+        "Paper: 100.",
+        OPTIMISER,
+        least=1,
+    )
+    stop_by: str = setting(
+        "loss",
+        "What early stopping watches on the validation graphs: loss, or a metric of the task, such as roc_auc or mae.",
+        "Paper: loss.",
+        OPTIMISER,
+        choices=("loss", "accuracy", "balanced_accuracy", "mcc", "roc_auc", "pr_auc", "log_loss", "brier", "ece",
+                 "rmse", "mae", "r2", "spearman"),
+        noun="metric",
+        metavar="METRIC",
+    )  # fmt: skip
+    features: str = setting(
+        "auto",
+        "Node categories: label, degree, label+degree, or auto (labels if there are any, else degrees).",
+        "Paper: auto.",
+        INPUT,
+        choices=("auto", "label", "degree", "label+degree"),
+        noun="feature source",
+    )
+    vocabulary: str = setting(
+        "train",
+        "Take node categories from the train graphs (the rest is one category, other) or from all.",
+        "Released: all.",
+        INPUT,
+        choices=("train", "all"),
+    )
+    attributes: bool = setting(
+        False,
+        "Also use node attributes. train, fit and compare do so for your own data sets unless told otherwise.",
+        "Paper: no, although PROTEINS has them.",
+        INPUT,
+    )
+    featurizer: str = setting(
+        "auto",
+        "Columns of molecules that are read: labels (8 of atoms, 2 of bonds), atoms-and-bonds (all), or auto (all, but "
+        "labels for sets of the catalogue). Only conv=gine and conv=transformer read bonds.",
+        "Paper: its sets have no more than labels.",
+        INPUT,
+        choices=("auto", "labels", "atoms-and-bonds"),
+    )
+    wl: int = setting(
+        0,
+        "Rounds of Weisfeiler-Lehman colours, which become further node categories.",
+        "Paper: none.",
+        INPUT,
+        least=0,
+    )
+    rwse: int = setting(
+        0,
+        "Random-walk encoding: the return probabilities of so many steps become node attributes.",
+        "Paper: none.",
+        INPUT,
+        least=0,
+    )
+    kernel_edges: bool = setting(True, "Use edge labels in the methods wl and wl-oa, where there are any.", "", INPUT)
+    descriptors: str = setting(
+        "",
+        "Columns of your table with numbers for whole graphs, separated by commas; they join the readout.",
+        "Paper: none.",
+        INPUT,
+        metavar="COLUMNS",
+    )
+    impute: str = setting(
+        "none",
+        "What to do where a descriptor is missing: none (an error), or mean (that of the training graphs).",
+        "Paper: none.",
+        INPUT,
+        choices=("none", "mean"),
+    )
+    class_weight: str | None = setting(
+        None,
+        "balanced: weight classes by inverse frequency in the training graphs.",
+        "Paper: none.",
+        OPTIMISER,
+        choices=("balanced",),
+        noun="class weight",
+    )
+    labelled: float = setting(
+        1.0,
+        "Share of the training graphs whose labels are used, drawn by class; the mutual-information loss uses all.",
+        "Paper: 1.",
+        OPTIMISER,
+        metavar="SHARE",
+    )
+    label_smoothing: float = setting(
+        0.0, "Label smoothing of the training loss.", "Paper: none.", OPTIMISER, share=True
+    )
 
     def __post_init__(self) -> None:
-        for name in self.__dataclass_fields__:
-            object.__setattr__(self, name, _plain(name, getattr(self, name)))
+        for declared in fields(self):
+            name = declared.name
+            object.__setattr__(self, name, plain_value(Recipe, name, getattr(self, name)))
+            if name != "name":
+                setting_of(declared).check(name, getattr(self, name))
         check_ratio(self.ratio)
-        bound_named(self.mi)
-        _one_of("form", self.form, FORMS)
-        _one_of("convolution", self.conv, CONVOLUTIONS)
-        _one_of("normalisation", self.norm, NORMS)
-        _one_of("gate", self.gate, GATES)
-        _one_of("readout", self.readout, READOUTS)
-        _one_of("jumping", self.jumping, JUMPINGS)
-        _one_of("schedule", self.schedule, SCHEDULES)
-        _one_of("feature source", self.features, SOURCES)
-        _one_of("vocabulary", self.vocabulary, VOCABULARIES)
-        _one_of("class weight", self.class_weight or "balanced", ("balanced",))
-        _at_least("width", self.width, 2)  # the head's second layer is half as wide
-        for field in ("levels", "batch_size", "epochs", "patience"):
-            _at_least(field, getattr(self, field), 1)
-        if self.dropout_epochs is not None:
-            _at_least("dropout_epochs", self.dropout_epochs, 0)
-        for field in ("alpha", "alpha_proteins", "own_loss", "lr", "weight_decay", "warmup", "clip"):
-            _at_least(field, getattr(self, field), 0)
-        for field in ("dropout", "average", "label_smoothing"):
-            if not 0.0 <= getattr(self, field) < 1.0:
-                raise UserError(f"{field} must be in [0, 1), not {getattr(self, field)}")
+        if not 0.0 < self.labelled <= 1.0:
+            raise UserError(f"labelled must be in (0, 1], not {self.labelled}")
 
     def __repr__(self) -> str:
-        """Its name, and the settings that differ from those of the recipe of that name."""
+        """The name, and the settings that differ from the recipe of that name."""
         return f"Recipe({', '.join([repr(self.name), *(f'{n}={v!r}' for n, v in self.settings().items())])})"
 
     def alpha_on(self, dataset: str) -> float:
-        """α for a data set."""
-        return self.alpha_proteins if dataset == "PROTEINS" else self.alpha
+        """Return α for a data set."""
+        return getattr(self, ALPHA_BY_DATASET.get(dataset, "alpha"))
 
-    def own_weight(self, method: Method, dataset: str, epoch: int) -> float:
-        """The weight of a method's own loss on a data set in an epoch."""
+    def own_weight(self, method: "Method", dataset: str, epoch: int) -> float:
+        """Return the weight of a method's own loss on a data set in an epoch."""
         return method.weight(self.alpha_on(dataset), epoch, self.own_loss)
+
+    def edges_read_by(self, method: "Method") -> bool:
+        """Whether a method reads edge data: through its convolution, or in its kernel."""
+        if method.classical:
+            return self.kernel_edges and method.reads("kernel_edges")
+        return self.reads_edges and method.reads("conv")
+
+    @property
+    def reads_edges(self) -> bool:
+        """Whether the convolution reads edge labels and edge attributes."""
+        return self.conv in READS_EDGES
 
     @property
     def steady(self) -> bool:
@@ -143,49 +308,48 @@ class Recipe:
         return self.schedule == "constant" and self.warmup == 0
 
     def rate_at(self, epoch: int) -> float:
-        """The learning rate of an epoch, which are numbered from 1: that of the schedule, of which the i-th of w epochs
-        of warm-up has a share i / (w + 1)."""
+        """Return the learning rate of an epoch, counted from 1. In epoch i of a warm-up over w epochs it is the
+        schedule's rate times i / (w + 1)."""
         share = 1.0 if self.schedule == "constant" else 0.5 * (1.0 + math.cos(math.pi * (epoch - 1) / self.epochs))
         return self.lr * share * min(1.0, epoch / (self.warmup + 1))
 
     def dropout_at(self, epoch: int) -> float:
-        """The dropout of an epoch."""
+        """Return the dropout rate of an epoch."""
         return self.dropout if self.dropout_epochs is None or epoch <= self.dropout_epochs else 0.0
 
     def but(self, **changes: Any) -> "Recipe":
-        """This recipe with some settings changed."""
-        known = {field.name for field in fields(self)}
+        """Return a copy with some settings changed."""
         for name in changes:
-            if name not in known:
-                raise unknown("setting", name, known)
-        if "alpha" in changes:  # a user's α holds on every data set
-            changes.setdefault("alpha_proteins", changes["alpha"])
-        return replace(self, **changes)
+            if name not in (*SETTINGS, "name"):
+                raise unknown("setting", name, SETTINGS)
+        if "alpha" in changes:  # an α set by the user applies to every data set
+            changes = dict.fromkeys(ALPHA_BY_DATASET.values(), changes["alpha"]) | changes
+        return replace(self, **changes) if changes else self
 
     def changes(self) -> dict[str, Any]:
-        """The settings that differ from those of the recipe that bears this name."""
+        """Return the settings that differ from the recipe of this name."""
         usual = RECIPES.get(self.name, PAPER).to_json()
         return {name: value for name, value in self.to_json().items() if value != usual[name]}
 
     def settings(self) -> dict[str, Any]:
-        """What `but` has to change in the recipe that bears this name to make this one of it."""
+        """Return the arguments of `but` that turn the recipe of this name into this one."""
         changes = self.changes()
-        if "alpha" in changes:  # which `alpha_proteins` follows
+        if "alpha" in changes:  # `but` sets alpha_proteins with it
             changes.pop("alpha_proteins", None)
             changes |= {} if self.alpha_proteins == self.alpha else {"alpha_proteins": self.alpha_proteins}
         return changes
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values by name."""
+        """Return plain values by name."""
         return asdict(self)
 
     def keyed(self) -> dict[str, Any]:
-        """As `to_json`, less the `ADDED` settings that change nothing: what a cell's key is a hash of."""
+        """Return `to_json` without `ADDED` settings at their defaults: the recipe's part of a cell's key."""
         return {name: value for name, value in self.to_json().items() if name not in ADDED or value != ADDED[name]}
 
 
 SETTINGS = tuple(field.name for field in fields(Recipe) if field.name != "name")
-"""All that can be set."""
+"""The names of all settings."""
 
 ADDED: dict[str, Any] = {
     "own_loss": 1.0,
@@ -197,79 +361,43 @@ ADDED: dict[str, Any] = {
     "clip": 0.0,
     "average": 0.0,
     "label_smoothing": 0.0,
+    "convs_per_level": 1,
+    "residual": False,
+    "featurizer": "auto",
+    "wl": 0,
+    "rwse": 0,
+    "descriptors": "",
+    "impute": "none",
+    "kernel_edges": True,
+    "stop_by": "loss",
+    "negative": "learned",
+    "encoding": "plain",
+    "critic_weight_decay": None,
+    "labelled": 1.0,
 }
-"""Settings that came when results were already stored, each with its default, which changes nothing. A cell's key is a
-hash of its settings: with this value a setting is left out of it, so that the results stored before keep their keys.
-What was written before and lacks a setting means this value."""
-
-
-@functools.cache
-def _kinds(name: str) -> tuple[type, ...]:
-    """The types that a setting may have."""
-    hint = get_type_hints(Recipe)[name]
-    return get_args(hint) or (hint,)
-
-
-def _plain(name: str, value: Any) -> Any:
-    """The value as Python's own, NumPy's numbers included; an error unless it is of the setting's type. A whole number
-    will do for a float: 1 and 1.0 are one setting."""
-    kinds = _kinds(name)
-    value = value.item() if isinstance(value, np.generic) else value
-    if type(value) is int and int not in kinds and float in kinds:
-        value = float(value)
-    if type(value) not in kinds:
-        words = {bool: "true or false", int: "a whole number", float: "a number", str: "a string", NoneType: "none"}
-        raise UserError(f"{name} must be {' or '.join(words[kind] for kind in kinds)}, not {excerpt(repr(value))}")
-    return value
-
-
-WHOLE = re.compile("[+-]?[0-9]{1,18}")
-NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(inf|nan)")
-"""What `--set` takes for numbers. 0x10 is text."""
+"""Settings added after results had been stored, with the defaults that change nothing. A cell's key is a hash of its
+settings; a setting with this value is left out, so stored results keep their keys. A file written before a setting
+existed means this value."""
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
-    """ "lr=0.01" → name and value: a decimal number, true or false, or a text, which may be in double quotes. "none" is
-    no value where there may be none."""
+    """ "lr=0.01" → name and value. "none" means None for a setting that may be None."""
     name, equals, value = map(str.strip, text.partition("="))
     if not equals:
         raise UserError(f"--set must have the form NAME=VALUE, not {excerpt(text)!r}")
     if name not in SETTINGS:
         raise unknown("setting", name, SETTINGS)
-    if value_of(name, value) is None:
-        return name, None
-    if value in ("true", "false"):
-        return name, value == "true"
-    if WHOLE.fullmatch(value):
-        return name, int(value)
-    if NUMBER.fullmatch(value):
-        return name, float(value)
-    return name, value[1:-1] if len(value) > 1 and value[0] == value[-1] == '"' else value
+    return name, None if value_of(name, value) is None else parse_value(value)
 
 
 def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
-    """The values by name; a setting that is given twice is an error."""
-    settings: dict[str, Any] = {}
-    for name, value in map(parse_setting, texts):
-        if name in settings:
-            raise UserError(f"{name} is given twice")
-        settings[name] = value
-    return settings
+    """Return the values by name. Raise UserError if a setting is given twice."""
+    return merged(map(parse_setting, texts))
 
 
 def value_of(name: str, value: Any) -> Any:
-    """A setting as a file has it: TOML cannot say none, so that "none" says it where a setting may have no value."""
-    return None if value == "none" and NoneType in _kinds(name) else value
-
-
-def _one_of(kind: str, value: str, known: Any) -> None:
-    if value not in known:
-        raise unknown(kind, value, known)
-
-
-def _at_least(name: str, value: float, least: int) -> None:
-    if not (math.isfinite(value) and value >= least):
-        raise UserError(f"{name} must be at least {least}, not {value}")
+    """Convert a setting as written in a file. TOML has no null, so "none" means None if the setting may be None."""
+    return None if value == "none" and NoneType in types_of(Recipe, name) else value
 
 
 PAPER = Recipe()
@@ -305,19 +433,43 @@ STRONG = {
     ),
     "social": Recipe(name="strong-social", epochs=120),
 }
-"""By family of data sets, the settings that did best on validation graphs (docs/explanation/recipes.md)."""
+"""By family of data sets: the settings with the best validation accuracy (docs/explanation/recipes.md)."""
 
 RECIPES = {recipe.name: recipe for recipe in (PAPER, RELEASED, *STRONG.values())}
 
 
 def recipe_named(recipe: str | Recipe, family: str = "molecules") -> Recipe:
-    """The recipe of that name; a recipe is itself. "strong" is that of a family of data sets."""
-    if isinstance(recipe, Recipe):
-        return recipe
-    if not isinstance(recipe, str):
-        raise UserError(f"recipe must be a name or a Recipe, not {recipe!r}")
-    if recipe == "strong":
-        return STRONG.get(family, STRONG["molecules"])
-    if recipe not in RECIPES:
+    """Return the recipe with this name; "strong" depends on the family of data sets. A Recipe is returned unchanged."""
+    return resolve_recipe(recipe, {})(family)
+
+
+class Choose(Protocol):
+    """From a family of data sets to its recipe."""
+
+    def __call__(self, family: str, own_attributes: bool = False) -> Recipe:
+        """`own_attributes` says that nodes have attributes, in a set that is not of the catalogue: these are used
+        unless the user said otherwise."""
+
+
+def resolve_recipe(recipe: str | Recipe, settings: dict[str, Any]) -> Choose:
+    """Check a recipe's name and changed settings, and return a function from a family to its recipe.
+
+    The family is known only after reading the data, which can take long; wrong settings are reported before that.
+    """
+    if isinstance(recipe, str) and recipe not in ("strong", *RECIPES):
         raise unknown("recipe", recipe, ("strong", *RECIPES))
-    return RECIPES[recipe]
+    if not isinstance(recipe, str | Recipe):
+        raise UserError(f"recipe must be a name or a Recipe, not {recipe!r}")
+    if isinstance(recipe, Recipe):
+        by_family = {"molecules": recipe.but(**settings)}
+    elif recipe == "strong":
+        by_family = {family: strong.but(**settings) for family, strong in STRONG.items()}
+    else:
+        by_family = {"molecules": RECIPES[recipe].but(**settings)}
+
+    def choose(family: str, own_attributes: bool = False) -> Recipe:
+        chosen = by_family.get(family, by_family["molecules"])
+        left_open = isinstance(recipe, str) and "attributes" not in settings
+        return chosen.but(attributes=True) if own_attributes and left_open else chosen
+
+    return choose

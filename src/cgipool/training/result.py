@@ -1,4 +1,4 @@
-"""What a run gave: the log of every epoch, the row of every split, the whole result. No torch."""
+"""The results of a run: the log of epochs, the row of each split, and the whole result. No torch."""
 
 import json
 import math
@@ -21,7 +21,7 @@ from cgipool.files import (
     write_atomically,
     write_json,
 )
-from cgipool.training.metrics import CLASS_1, PER_CLASS, Classes, shown
+from cgipool.task.metrics import CLASS_1, METRICS, PER_CLASS, Classes, shown
 
 
 class Log:
@@ -31,7 +31,7 @@ class Log:
         self.path = path
 
     def cut_back_to(self, epoch: int) -> None:
-        """Drop what was written after that epoch, whatever state a power failure left it in."""
+        """Drop the lines after that epoch, even if a power failure damaged them."""
         rows = self.rows(epoch)
         if len(rows) != epoch:
             raise UserError(f"{self.path} has only {len(rows)} of the {counted(epoch, 'epoch')} before the checkpoint")
@@ -47,13 +47,13 @@ class Log:
             raise UserError(f"cannot write {self.path}: {error.strerror or error}") from error
 
     def column(self, name: str) -> list[float]:
-        """One value per epoch."""
+        """Return one value per epoch."""
         return [row[name] for row in self.rows()]
 
     def rows(self, most: int | None = None) -> list[dict[str, Any]]:
-        """The first `most` epochs, by default all; a last line that was never finished is left out.
+        """Return the first `most` epochs, by default all; an incomplete last line is skipped.
 
-        Lines of earlier versions have no digest. Resuming rewrites the file, so that all lines have one or none has.
+        Lines from earlier versions have no digest. Resuming rewrites the file, so either all lines have one or none.
         """
         with parsing(self.path):
             content = self.path.read_bytes() if self.path.exists() else b""
@@ -70,7 +70,7 @@ class Log:
         return rows
 
     def whole(self, epochs: int) -> list[dict[str, Any]]:
-        """All epochs of a training that has ended after so many; an error if some are missing."""
+        """Return all epochs of a training that ended after `epochs`. Raise UserError if some are missing."""
         rows = self.rows()
         if len(rows) != epochs:
             raise UserError(f"{self.path} is damaged: it has {len(rows)} of {counted(epochs, 'epoch')}")
@@ -78,8 +78,8 @@ class Log:
 
 
 def _content(row: dict[str, Any], sealed_so_far: bool) -> dict[str, Any]:
-    """A line without its digest; a ValueError if it does not fit. Where other lines have one, it must have one; and it
-    holds numbers alone, so that a text is what is left of a digest whose name was damaged."""
+    """Return a line without its digest. Raise ValueError if the digest does not match, or is missing although earlier
+    lines have one. A line holds only numbers, so any text is a digest whose name was damaged."""
     content = unsealed(row)
     if (sealed_so_far and DIGEST not in row) or any(isinstance(value, str) for value in content.values()):
         raise ValueError("it has no digest")
@@ -87,7 +87,7 @@ def _content(row: dict[str, Any], sealed_so_far: bool) -> dict[str, Any]:
 
 
 def _line(row: dict[str, Any]) -> str:
-    """JSON has no NaN and no infinity: null stands for both."""
+    """Return a row as a line of JSON. NaN and infinity become null, as JSON has neither."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, list):
@@ -98,29 +98,29 @@ def _line(row: dict[str, Any]) -> str:
 
 
 RESULT, PROBABILITIES = "result.json", "probabilities.npy"
-"""In a split's folder, once it is trained: its row of the result, and what it said of the test graphs [n, classes]."""
+"""Files of a trained split: its row of the result, and the probabilities [n, classes] of the test graphs."""
 
 _PROBABILITIES = f"{DIGEST} of {PROBABILITIES}"
 
 _ROW = ("split", "epochs", "best_epoch", "val_loss", "test", "parameters", "epoch_seconds", "seconds", "members")
-"""All that was ever written into a row beside digests. Any other name is damage: were it ignored, one flipped bit in
-the name of the digest would turn a file into one from before there were digests."""
+"""All names that any version has written into a row, except digests. Any other name means damage. If it were ignored,
+one flipped bit in the digest's name would make the file look like an old one without a digest."""
 
 
 def write_row(folder: Path, row: dict[str, Any]) -> None:
-    """Write the row of a split with digests of it and of the probabilities beside it, if there are any."""
-    there = (folder / PROBABILITIES).exists()
-    digest = {_PROBABILITIES: sha256_of_file(folder / PROBABILITIES)} if there else {}
+    """Write the row of a split with its digest and the digest of the probabilities file, if there is one."""
+    path = folder / PROBABILITIES
+    digest = {_PROBABILITIES: sha256_of_file(path)} if path.exists() else {}
     write_json(folder / RESULT, sealed(row | digest))
 
 
 def read_row(folder: Path) -> dict[str, Any]:
-    """The row of a split; a damaged one is an error that says what to do. Those of earlier versions have no digest."""
+    """Read the row of a split. Raise UserError if it is damaged. Rows from earlier versions have no digest."""
     return {name: value for name, value in _checked(folder).items() if name != _PROBABILITIES}
 
 
 def read_probabilities(folder: Path) -> NDArray[Any]:
-    """[n, classes] what a split said of its test graphs; damage is an error that says what to do."""
+    """Read the probabilities [n, classes] of a split's test graphs. Raise UserError if the file is damaged."""
     path, digest = folder / PROBABILITIES, _checked(folder).get(_PROBABILITIES)
     values = read_array(path)
     if digest is not None and digest != sha256_of_file(path):
@@ -138,8 +138,8 @@ def _checked(folder: Path) -> dict[str, Any]:
     except ValueError as error:
         raise _damaged(folder, path, str(error)) from None
     known = {*_ROW, _PROBABILITIES} if DIGEST in held else {*_ROW}
-    if strange := sorted(row.keys() - known):
-        raise _damaged(folder, path, f"it has an unknown entry {excerpt(strange[0])!r}")
+    if unexpected := sorted(row.keys() - known):
+        raise _damaged(folder, path, f"it has an unknown entry {excerpt(unexpected[0])!r}")
     for name in ("epochs", "val_loss", "best_epoch"):
         if name not in row:
             raise _damaged(folder, path, f"it has no {name}")
@@ -161,50 +161,67 @@ class Result:
     """The settings that differ from the recipe of that name."""
     seed: int
     seconds: float
-    """Wall time of this call; a resumed run counts what the last call did."""
+    """Wall time of this call only; earlier calls of a resumed run are not included."""
     rows: list[dict[str, Any]]
-    """Per split: split, epochs, best_epoch, val_loss, test (metrics by name), parameters, epoch_seconds, seconds (of
-    all calls that trained it); of an ensemble also members, with test_accuracy, epochs, best_epoch and val_loss of
-    each."""
+    """Per split: split, epochs, best_epoch, val_loss, test (metrics by name), parameters, epoch_seconds, seconds (over
+    all calls that trained it); for an ensemble also members, with test (metrics by name), epochs, best_epoch and
+    val_loss of each."""
     ensemble: int = 1
     """How many members' probabilities were averaged in each split."""
+    task: str = "classification"
+    """What was predicted."""
     classes: Classes | None = None
-    """The classes, and which of them ROC-AUC and PR-AUC are of; None where a split holds no values of every class."""
+    """The classes, and which one ROC-AUC and PR-AUC refer to; None if a split has no per-class values."""
 
     def __post_init__(self) -> None:
-        if not all(PER_CLASS in row["test"] for row in self.rows):  # a run that an earlier version began
+        if not all(PER_CLASS in row["test"] for row in self.rows):  # a run that an earlier version started
             object.__setattr__(self, "classes", None)
 
     @property
     def positive(self) -> str:
-        """What ROC-AUC and PR-AUC are of, in words: a class, or the mean over classes."""
+        """The class that ROC-AUC and PR-AUC refer to, or "mean over classes"."""
         return CLASS_1 if self.classes is None else self.classes.label
 
     def of_class(self, name: str) -> "Result":
-        """The same result, with ROC-AUC and PR-AUC of another class."""
+        """Return the same result with ROC-AUC and PR-AUC of another class."""
         if self.classes is None:
             raise UserError("some splits were trained by an earlier version, which stored no values for single classes")
         return replace(self, classes=self.classes.but(name))
 
     @property
+    def primary(self) -> str:
+        """The metric by which models are compared: accuracy, rmse or roc_auc."""
+        return next(iter(METRICS[self.task]))
+
+    @property
+    def metrics(self) -> list[str]:
+        """The test metrics that every split has; splits that earlier versions trained have fewer."""
+        names = [shown(row["test"], self.classes) for row in self.rows]
+        return [name for name in names[0] if all(name in test for test in names)] if names else []
+
+    @property
+    def test_scores(self) -> list[Any]:
+        """The primary test metric, one per split."""
+        return self.column(self.primary)
+
+    @property
     def test_accuracy(self) -> list[float]:
-        """One per split."""
+        """One value per split."""
         return self.column("accuracy")
 
     def column(self, metric: str) -> list[Any]:
-        """One value of a test metric per split: accuracy, balanced_accuracy, mcc, roc_auc or pr_auc."""
-        tests = [shown(row["test"], self.classes) for row in self.rows]
-        if metric not in tests[0]:
-            raise unknown("metric", metric, tests[0])
-        return [test[metric] for test in tests]
+        """Return one value of a test metric per split."""
+        if metric not in self.metrics:
+            raise unknown("metric", metric, self.metrics)
+        return [shown(row["test"], self.classes)[metric] for row in self.rows]
 
     @property
     def member_accuracy(self) -> list[list[float]]:
         """Of an ensemble: one list per split, what each member would have had alone."""
-        return [[member["test_accuracy"] for member in row["members"]] for row in self.rows]
+        return [[member[f"test_{self.primary}"] for member in row["members"]] for row in self.rows]
 
     def summary(self, metric: str) -> tuple[float | None, float | None, float | None]:
-        """Mean, standard deviation and standard error over splits; the latter two need two splits."""
+        """Return mean, standard deviation and standard error over splits; the latter two need two splits."""
         values = [value for value in self.column(metric) if value is not None]
         if not values:
             return None, None, None
@@ -221,14 +238,14 @@ class Result:
         head += f", ensemble of {self.ensemble}" if self.ensemble > 1 else ""
         changed = "".join(f", {name}={value!r}" for name, value in self.settings.items())
         lines = [head, f"  recipe {self.recipe}{changed}, seed {self.seed}"]
-        for metric in shown(self.rows[0]["test"], self.classes) if self.rows else ():
+        for metric in self.metrics:
             mean, deviation, _ = self.summary(metric)
             spread = "" if deviation is None else f" ± {deviation:.4f} (SD)"
             lines.append(f"  test {metric:<17} " + ("not defined" if mean is None else f"{mean:.4f}{spread}"))
         return "\n".join([*lines, f"  trained for {self.seconds:.1f} s"])
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values: the figures of `cgipool train --json`."""
+        """Return plain values: the output of `cgipool train --json`."""
         plain: dict[str, Any] = {
             "dataset": self.dataset,
             "method": self.method,
@@ -238,9 +255,12 @@ class Result:
             "splits": len(self.rows),
         }
         if self.ensemble > 1:
-            plain |= {"ensemble": self.ensemble, "test_accuracy_members": self.member_accuracy}
-        plain["positive"] = self.positive
-        for metric in shown(self.rows[0]["test"], self.classes):
+            plain |= {"ensemble": self.ensemble, f"test_{self.primary}_members": self.member_accuracy}
+        if self.task == "classification":
+            plain["positive"] = self.positive
+        else:
+            plain["task"] = self.task
+        for metric in self.metrics:
             mean, deviation, error = self.summary(metric)
             plain[f"test_{metric}"] = self.column(metric)
             plain |= {f"test_{metric}_mean": mean, f"test_{metric}_sd": deviation, f"test_{metric}_se": error}
@@ -257,7 +277,7 @@ class Result:
         )
 
     def _per_class(self) -> dict[str, Any]:
-        """Each metric that has a positive class, by class: one value per split."""
+        """Return each metric that depends on a positive class, by class: one value per split."""
         if self.classes is None:
             return {}
         return {

@@ -1,1 +1,1 @@
-"""One model trained by several processes, on one machine or many, as `torchrun` starts them."""
+"""Training of one model by several processes, on one machine or many, started with `torchrun`."""

@@ -1,4 +1,4 @@
-"""The processes of a run that `torchrun` started: how they find one another, and what they tell one another."""
+"""The processes of a run started with `torchrun`: how they connect, and how they exchange data."""
 
 import contextlib
 import json
@@ -19,28 +19,28 @@ from cgipool.data.fetch import Progress as Download
 from cgipool.data.graphs import GraphSet
 from cgipool.data.sources import load_dataset
 from cgipool.data.splits import Split
-from cgipool.errors import UserError
+from cgipool.errors import UserError, counted
 
 LAUNCHED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-"""What torchrun sets for each process."""
+"""Environment variables that torchrun sets for each process."""
 
 BEGUN, REFUSED = "cgipool/begun", "cgipool/refused"
-"""Set in torchrun's store once the run's folder is ready, and once an error is told that a new start would meet."""
+"""Keys in torchrun's store: the run's folder is ready; an error was reported that a restart would meet again."""
 
 ANSWER = timedelta(seconds=30)
-"""How long torchrun's store may take to answer."""
+"""Timeout for torchrun's store."""
 
 PATIENCE = timedelta(hours=2)
-"""How long processes wait for one another: the first reads the whole data set before the others begin."""
+"""How long processes wait for each other: the first reads the whole data set before the others start."""
 
 
 def launched() -> bool:
-    """Whether torchrun, or something like it, started this process."""
+    """Whether torchrun or a similar launcher started this process."""
     return all(name in os.environ for name in LAUNCHED)
 
 
 def is_first() -> bool:
-    """Whether this process is the one that writes and speaks."""
+    """Whether this is the process that writes files and prints."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
@@ -49,9 +49,9 @@ class Abandoned(UserError):
 
 
 class Lives:
-    """What processes that torchrun starts anew can know of those before them, by the store that torchrun keeps.
+    """What restarted processes know about the processes before them, from the store that torchrun keeps.
 
-    Some of its ways of meeting (etcd) keep none: there only the number of starts is known.
+    Some rendezvous backends (etcd) keep no store; with these only the number of restarts is known.
     """
 
     def __init__(self) -> None:
@@ -61,23 +61,23 @@ class Lives:
 
     @property
     def begun(self) -> bool:
-        """Whether those before made the run's folder ready, so that the run in it is this one."""
+        """Whether earlier processes prepared the run's folder, so that it holds this run."""
         return self._restarted if self._store is None else self._store.check([BEGUN])
 
     def note_begun(self) -> None:
-        """The run's folder is ready."""
+        """Record that the run's folder is ready."""
         self._note(BEGUN)
 
     @property
     def refused(self) -> bool:
-        """Whether an error was told that this start would only meet again."""
+        """Whether an error was reported that this restart would meet again."""
         try:
             return self._store is not None and self._store.check([REFUSED])
         except dist.DistError:  # torchrun itself has ended
             return False
 
     def note_refused(self) -> None:
-        """An error of the user's is about to be told."""
+        """Record that a UserError is about to be reported."""
         with contextlib.suppress(dist.DistError):
             self._note(REFUSED)
 
@@ -87,32 +87,32 @@ class Lives:
 
 
 class Ranks:
-    """The processes of a run, as one of them sees them. What they tell one another goes over the CPU."""
+    """The processes of a run, as seen by one of them. Messages between them go through the CPU."""
 
     def __init__(self, device: str) -> None:
         self.rank, self.count = dist.get_rank(), dist.get_world_size()
         self.first = self.rank == 0
         local = int(os.environ["LOCAL_RANK"])
         self.first_here = local == 0
-        """Whether it is the first on its machine."""
+        """Whether this is the first process on its machine."""
         self.device = f"{device}:{local}" if device == "cuda" else device
 
     def total(self, values: Tensor) -> Tensor:
-        """The sum over all processes."""
+        """Return the sum over all processes, on the CPU."""
         whole = values.detach().cpu().clone()
         dist.all_reduce(whole)
         return whole
 
     def sum(self, values: Tensor) -> Tensor:
-        """The same, where they are, with a gradient: that of the losses of all processes."""
+        """Return the sum over all processes on the same device, with the gradient of the losses of all processes."""
         return _Sum.apply(values)
 
     def any(self, here: bool) -> bool:
-        """Whether it holds for one of them."""
+        """Whether the condition holds on any process."""
         return bool(self.total(torch.tensor(float(here))) > 0)
 
     def bytes_of_first(self, content: bytes) -> bytes:
-        """What the first process passes; that of the others is not looked at."""
+        """Return the bytes that the first process passes; the others' are ignored."""
         length = torch.tensor(len(content))
         dist.broadcast(length, 0)
         if not int(length):
@@ -122,19 +122,18 @@ class Ranks:
         return held.numpy().tobytes()
 
     def of_first(self, work: Callable[[], Any]) -> Any:
-        """What `work` gives the first process, in plain values; the others do not do it."""
-        told = json.dumps(work(), allow_nan=False).encode() if self.first else b""
-        return json.loads(self.bytes_of_first(told))
+        """Call `work` on the first process only and return its result, in plain values, on all."""
+        content = json.dumps(work(), allow_nan=False).encode() if self.first else b""
+        return json.loads(self.bytes_of_first(content))
 
     def open(self, data: str | Path, progress: Download | None = None) -> GraphSet:
-        """A data set, mapped from disk where that can be. One that has to be downloaded or parsed, is so once on each
-        machine."""
+        """Load a data set, mapped from disk if possible. It is downloaded or parsed at most once on each machine."""
         mine = load_dataset(data, mmap=True, progress=progress) if self.first_here else None
         self.any(False)  # the others wait
         return load_dataset(data, mmap=True) if mine is None else mine
 
     def splits_of_first(self, work: Callable[[], Sequence[Split]]) -> list[Split]:
-        """The splits that `work` gives the first process."""
+        """Call `work` on the first process only and return its splits on all."""
         drawn = work() if self.first else []
         heads = self.of_first(lambda: [[s.index, len(s.train), len(s.val), len(s.test)] for s in drawn])
         splits = []
@@ -145,18 +144,18 @@ class Ranks:
         return splits
 
     def hand_out(self, folder: Path, *names: str) -> None:
-        """Files of the first process's folder, where it has them, for the folders of the others."""
+        """Copy files from the first process's folder, if they exist, to the folders of the others."""
         folder.mkdir(parents=True, exist_ok=True)
         for name in names:
             path = folder / name
-            there = self.of_first(path.exists)
-            content = self.bytes_of_first(path.read_bytes() if self.first and there else b"")
-            if there and not self.first:
+            exists = self.of_first(path.exists)
+            content = self.bytes_of_first(path.read_bytes() if self.first and exists else b"")
+            if exists and not self.first:
                 path.write_bytes(content)
 
 
 class _Sum(torch.autograd.Function):
-    """The sum over all processes. Each one's values move the losses of all, so that their gradients are summed too."""
+    """The sum over all processes. Each process's values affect the losses of all, so gradients are summed too."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:
@@ -173,13 +172,13 @@ class _Sum(torch.autograd.Function):
 
 @contextlib.contextmanager
 def process_group(device: str) -> Iterator[Ranks]:
-    """Joins the processes that torchrun started, each with its own GPU if they compute there."""
+    """Connect the processes that torchrun started; with CUDA each uses its own GPU."""
     if device not in ("cpu", "cuda"):
         raise UserError(f"--distributed needs --device cpu, or cuda with one GPU for each process, not {device!r}")
     if device == "cuda":
-        local, there = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
-        if local >= there:
-            raise UserError(f"process {local} of this machine has no GPU, as there are {there}; start fewer processes")
+        local, gpus = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+        if local >= gpus:
+            raise UserError(f"this machine has {counted(gpus, 'GPU')}, none for process {local}; start fewer processes")
         torch.cuda.set_device(local)
     store, rank, count = next(iter(dist.rendezvous("env://", timeout=PATIENCE)))
     backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
@@ -191,16 +190,19 @@ def process_group(device: str) -> Iterator[Ranks]:
             raise Abandoned("another process of the run has ended, and this one cannot continue without it") from error
         raise
     finally:
-        # To let go of the last tensors, gloo's threads need the interpreter, and the group's end waits for them without
-        # giving it away.
+        # To release the last tensors, gloo's threads need the interpreter lock. Destroying the group waits for these
+        # threads while holding the lock, so give them time first.
         time.sleep(0.1)
         dist.destroy_process_group()
 
 
 def _fresh(store: dist.Store, rank: int, count: int) -> dist.Store:
-    """A part of the store that these processes alone use. Torchrun keeps the store when it starts processes anew, and
-    they would call those before them; nor does it number the starts alike on all machines. So each process draws a
-    name, and the first answers all that call it until every one has heard its own."""
+    """Return a part of the store that only these processes use.
+
+    Torchrun keeps the store when it restarts processes, so they could connect to earlier ones, and it does not number
+    the restarts equally on all machines. So each process draws a random name, and the first process answers every
+    caller until all have received their answer.
+    """
     mine = uuid.uuid4().hex
     if rank > 0:
         store.set(f"calls/{rank}", mine)

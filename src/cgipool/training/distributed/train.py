@@ -1,9 +1,9 @@
-"""One model trained by several processes, on one machine or many, as `torchrun` starts them.
+"""Training of one model by several processes, on one machine or many, started with `torchrun`.
 
-Every step is the plain trainer's: the same batch of graphs in the same order, of which each process takes a part of
-about equally many nodes and reads nothing else. Losses, draws and diagnostics of the parts add up to those of the whole
-batch (see shares.py), so the training is that of one process but for rounding. The first process alone keeps the run's
-folder; the others have a temporary one.
+Every step uses the same batch of graphs in the same order as the loop in one process. Each process reads only its part,
+with about equally many nodes. Losses, draws and diagnostics of the parts add up to those of the whole batch (see
+shares.py), so the training equals that of one process up to rounding. Only the first process keeps the run's folder;
+the others use a temporary one.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ import math
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,53 +29,55 @@ from cgipool.errors import UserError
 from cgipool.files import write_json
 from cgipool.model.norm import BatchNorm
 from cgipool.pool.own import is_own
+from cgipool.task.metrics import classes_of
+from cgipool.task.registry import task_of
 from cgipool.training.distributed.process_group import Lives, Ranks
-from cgipool.training.distributed.shares import Part, Shares, check_alone, part_of
+from cgipool.training.distributed.shares import PartialLoss, Shares, check_alone
 from cgipool.training.evaluate import NODES_PER_BATCH, Evaluation, combined, pieces
-from cgipool.training.folder import CHECKPOINT, METRICS
+from cgipool.training.folder import CHECKPOINT, METRICS, identity_of, prepare, run_folder, split_folder
 from cgipool.training.initial import fit_encoder
 from cgipool.training.job import EVALUATION, STEP, Job, Progress, ProgressCallback
 from cgipool.training.loop import Training, train_split
-from cgipool.training.metrics import classes_of
-from cgipool.training.recipe import Recipe, recipe_named
+from cgipool.training.objective import check_stop_by
+from cgipool.training.recipe import Recipe, resolve_recipe
 from cgipool.training.result import Result, read_row
-from cgipool.training.run import identity_of, matrix_precision, prepare, run_folder, split_folder, waiting
+from cgipool.training.run import matrix_precision, waiting
 
 SHUTDOWN_SECONDS = 30
-"""How long torchrun waits for a process that it told to stop, unless TORCH_ELASTIC_SHUTDOWN_TIMEOUT says otherwise."""
+"""How long torchrun waits for a process to stop, unless TORCH_ELASTIC_SHUTDOWN_TIMEOUT is set."""
 
 LOOK_STEPS = 16
-"""How many steps lie between two looks at whether a process was told to stop: all must look together."""
+"""Steps between two checks for a stop request, which all processes must make together."""
 
 
-class Stop:
-    """Whether this process was told to stop, by Ctrl-C or SIGTERM, and for how long it may still go on.
+class StopSignal:
+    """Records whether Ctrl-C or SIGTERM asked this process to stop, and how much longer it may run.
 
-    A training ends its epoch, so that nothing is lost, unless that takes longer than torchrun waits.
+    Training finishes its epoch, so that no work is lost, unless that takes longer than torchrun waits.
     """
 
     def __init__(self) -> None:
-        self.asked = math.inf
-        """When, by the monotonic clock."""
+        self.requested = math.inf
+        """Time of the request on the monotonic clock."""
         self.grace = 2 / 3 * float(os.environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", SHUTDOWN_SECONDS))
 
     def note(self, number: int, frame: Any) -> None:
-        """What a signal calls; torchrun may pass on several."""
-        self.asked = min(self.asked, time.monotonic())
+        """Handle a signal; torchrun may pass on several."""
+        self.requested = min(self.requested, time.monotonic())
 
     @property
     def due(self) -> bool:
-        """Whether the epoch cannot be waited for."""
-        return time.monotonic() - self.asked > self.grace
+        """Whether there is no time to finish the epoch."""
+        return time.monotonic() - self.requested > self.grace
 
     @contextlib.contextmanager
     def by_signals(self) -> Iterator[None]:
-        """Inside, signals are noted; where another process ended at once on its own, so does this."""
+        """Record signals in this context. If a stop was requested and another process has ended, end as well."""
         before = {number: signal.signal(number, self.note) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         except RuntimeError as error:
-            if self.asked < math.inf:
+            if self.requested < math.inf:
                 raise KeyboardInterrupt from error
             raise
         finally:
@@ -84,41 +86,41 @@ class Stop:
 
 
 class DistributedTraining(Training):
-    """The training of one split by all processes."""
+    """Training of one split by all processes."""
 
-    def __init__(self, task: Job, graphs: GraphSet, ranks: Ranks, stop: Stop) -> None:
+    def __init__(self, job: Job, graphs: GraphSet, ranks: Ranks, stop: StopSignal) -> None:
         self.ranks, self.stop, self.steps = ranks, stop, 0
-        super().__init__(task, graphs)
-        self.shares = self._divided(ranks.rank, ranks.count)
+        super().__init__(job, graphs)
+        self.shares = self._divided(ranks.rank, ranks.count, ranks.sum)
         self.parallel = None if self.state.optimizer is None else self._parallel()
 
     def _encoder(self, graphs: GraphSet) -> Encoder:
-        """Fitted by the first process, as all training graphs are read for it."""
-        return Encoder.from_json(self.ranks.of_first(lambda: fit_encoder(self.task, graphs).to_json()))
+        """Return the encoder fitted by the first process, because fitting reads all training graphs."""
+        return Encoder.from_json(self.ranks.of_first(lambda: fit_encoder(self.job, graphs).to_json()))
 
-    def _divided(self, process: int, processes: int) -> Shares:
+    def _divided(self, process: int, processes: int, total: Callable[[Tensor], Tensor]) -> Shares:
         graphs = self.batcher.graphs
-        return Shares(graphs, self.class_weight, self.recipe, self.task.method, process, processes)
+        return Shares(graphs, self.constants, self.recipe, self.job.method, process, processes, total)
 
     def _parallel(self) -> DistributedDataParallel:
-        """The network with its loss, so that the gradients of all processes are averaged.
+        """Return the network with its loss, wrapped so that the gradients of all processes are averaged.
 
-        Tried on the smallest and the largest graph first: a class of the user's own must give two processes what it
-        gives one, and it must be known whether there are weights that no gradient reaches, as those of a loss that is
-        left out because its weight is 0. That is tried in this process alone, without batch norm's statistics, in
-        which all have to take part.
+        A trial on the smallest and the largest graph comes first. It checks that a custom pool gives two processes the
+        same loss as one. It also finds weights without a gradient, for example those of a loss that is skipped because
+        its weight is 0. The trial runs in this process alone, so batch norm, which needs all processes, uses its
+        running statistics.
         """
-        part = Part(self.state.network, self.class_weight, self.recipe.label_smoothing, self.ranks.sum)
+        part = PartialLoss(self.state.network, self.task, self.constants, self.recipe.label_smoothing)
         trial = copy.deepcopy(part).train()  # running statistics would remember it
         for norm in (module for module in trial.modules() if isinstance(module, BatchNorm)):
             norm.eval()
-        ids = self.task.split.train[np.argsort(self.batcher.graphs.sizes[self.task.split.train])[[0, -1]]]
+        ids = self.job.split.train[np.argsort(self.batcher.graphs.sizes[self.job.split.train])[[0, -1]]]
 
         def loss(process: int, processes: int, own_weight: float) -> Tensor:
-            share = self._divided(process, processes).of(ids)
-            return trial(self.batcher.batch(share.ids, self.task.key(STEP)), share, own_weight)
+            shares = self._divided(process, processes, lambda sums: sums)
+            return trial(shares.batch(self.batcher, ids, self.job.key(STEP)), own_weight)
 
-        if is_own(self.task.method):
+        if is_own(self.job.method):
             self._check_sum(loss(0, 1, 1.0), loss(0, 2, 1.0) + loss(1, 2, 1.0))
         least = min(map(self.own_weight, range(1, self.recipe.epochs + 1)))
         reached = torch.autograd.grad(loss(0, 1, least), list(trial.parameters()), allow_unused=True)
@@ -127,20 +129,19 @@ class DistributedTraining(Training):
     def _check_sum(self, whole: Tensor, parts: Tensor) -> None:
         if not torch.isclose(whole, parts, rtol=1e-3, atol=1e-5):
             raise UserError(
-                f"{self.task.method} cannot train --distributed: its losses are not means over graphs, or its output "
+                f"{self.job.method} cannot train --distributed: its losses are not means over graphs, or its output "
                 "for a graph depends on the other graphs of the batch"
             )
 
     def step(self, ids: np.ndarray, key: int, own_weight: float) -> Tensor:
-        """The gradients of the loss of one batch, on every process; what this process's part adds to the loss."""
-        assert self.parallel is not None, "nothing to learn"
+        """Compute the gradients of one batch's loss on every process and return this process's contribution to it."""
+        assert self.parallel is not None, "no trainable weights"
         self.steps += 1
         if self.steps % LOOK_STEPS == 0 and self.ranks.any(self.stop.due):
             raise KeyboardInterrupt
-        share = self.shares.of(ids)
-        loss = self.parallel(self.batcher.batch(share.ids, key), share, own_weight)
+        loss = self.parallel(self.shares.batch(self.batcher, ids, key), own_weight)
         self.state.network.zero_grad(set_to_none=True)
-        (loss * self.ranks.count).backward()  # the mean of the processes' gradients is taken
+        (loss * self.ranks.count).backward()  # DistributedDataParallel takes the mean of the gradients
         return loss.detach()
 
     def whole_losses(self, losses: Tensor) -> Tensor:
@@ -148,29 +149,28 @@ class DistributedTraining(Training):
         return self.ranks.total(losses)
 
     def ask_validation(self) -> Evaluation:
-        """What the network says of the validation graphs."""
-        return self._ask(self.task.split.val)
+        """Evaluate the network on the validation graphs."""
+        return self._ask(self.job.split.val)
 
     def ask_test(self) -> Evaluation:
-        """What the network says of the test graphs."""
-        return self._ask(self.task.split.test)
+        """Evaluate the network on the test graphs."""
+        return self._ask(self.job.split.test)
 
     @torch.no_grad()
     def _ask(self, ids: np.ndarray) -> Evaluation:
-        """Each process asks about its part of the plain trainer's batches; all get the whole answer."""
+        """Evaluate this process's part of each batch and return the outputs of all processes."""
         network, graphs = self.state.eval_state.eval(), self.batcher.graphs
-        logits = torch.zeros(len(ids), graphs.n_classes)
+        logits = torch.zeros(len(ids), self.task.outputs)
         outputs, weight = [], []
         for piece in pieces(graphs.sizes[ids], NODES_PER_BATCH):
-            share = self.shares.of(ids[piece])
-            with part_of(network, share):
-                output = network(self.batcher.batch(share.ids, self.task.key(EVALUATION)))
+            batch = self.shares.batch(self.batcher, ids[piece], self.job.key(EVALUATION))
+            output, share = network(batch), batch.share
             if not share.idle:
                 logits[piece.start + torch.from_numpy(share.place)] = output.logits.cpu()
-            outputs.append(output._replace(embedding=output.logits))  # of all graphs they would be many
+            outputs.append(output._replace(embedding=output.logits))  # embeddings of all graphs would take much memory
             weight.append(share.graphs)
         part = combined(outputs, weight)
-        whole = self.ranks.total(logits).to(self.task.device)
+        whole = self.ranks.total(logits).to(self.job.device)
         own_loss = self.ranks.total(torch.tensor(part.own_loss, dtype=torch.float64)).item()
         metrics = {
             name: self.ranks.total(torch.tensor(levels, dtype=torch.float64)).tolist()
@@ -178,14 +178,14 @@ class DistributedTraining(Training):
         }
         return Evaluation(whole, own_loss, metrics)
 
-    def validate(self) -> tuple[float, float, Evaluation]:
-        """As the first process finds it: where training stops, all must stop."""
-        loss, accuracy, answer = super().validate()
-        found = np.frombuffer(self.ranks.bytes_of_first(np.array([loss, accuracy]).tobytes()))
-        return float(found[0]), float(found[1]), answer
+    def validate(self) -> tuple[dict[str, float], Evaluation]:
+        """Return the first process's values on all processes, so that all stop training together."""
+        scores, answer = super().validate()
+        found = np.frombuffer(self.ranks.bytes_of_first(np.array(list(scores.values())).tobytes()))
+        return dict(zip(scores, found.tolist(), strict=True)), answer
 
     def save(self) -> None:
-        """Write a checkpoint, on the first process."""
+        """Write a checkpoint on the first process."""
         if self.ranks.first:
             super().save()
 
@@ -204,42 +204,53 @@ def train_distributed(
     tf32: bool = True,
     tell: ProgressCallback = lambda progress: None,
 ) -> Result | None:
-    """Train a method on splits of a data set, one after another, each by all processes.
+    """Train a method on splits of a data set, one after another, each split with all processes.
 
-    The result, for the first process, and None for the others. The first alone writes the folder `out` and tells
-    `tell`. Processes that torchrun has started anew go on with the run in `out` that those before them began.
+    Return the result on the first process and None on the others. Only the first process writes the folder `out` and
+    calls `tell`. Processes restarted by torchrun resume the run in `out` that the earlier processes started.
     """
-    chosen = recipe_named(recipe, graphs.family)
+    chosen = resolve_recipe(recipe, {})(graphs.family, graphs.has_own_attributes)
     check_graphs(graphs)
     check_splits(splits, graphs.n_graphs)
     check_alone(graphs.sizes, chosen, method)
+    check_stop_by(task_of(graphs), chosen.stop_by, splits, graphs)
     with run_folder(out if ranks.first else None) as folder:
         if ranks.first:
             identity = identity_of(graphs, method, chosen, seed, splits, ranks.device, tf32)
             lives = Lives()
             prepare(folder, identity, splits, resume or lives.begun, overwrite and not lives.begun)
             lives.note_begun()
-        tasks = [Job(method, chosen, split, seed, ranks.device, split_folder(folder, split.index)) for split in splits]
+        trainings = [
+            Job(method, chosen, split, seed, ranks.device, split_folder(folder, split.index)) for split in splits
+        ]
         began = time.perf_counter()
-        left = ranks.of_first(lambda: [task.split.index for task in waiting(tasks, tell)])
-        stop = Stop()
+        unfinished = ranks.of_first(lambda: [job.split.index for job in waiting(trainings, tell)])
+        stop = StopSignal()
 
-        def told(progress: Progress) -> None:
+        def report_progress(progress: Progress) -> None:
             if ranks.first:
                 tell(progress)
-            if ranks.any(stop.asked < math.inf):
+            if ranks.any(stop.requested < math.inf):
                 raise KeyboardInterrupt
 
         with matrix_precision(tf32), stop.by_signals():
-            for task in (task for task in tasks if task.split.index in left):
-                ranks.hand_out(task.folder, CHECKPOINT, METRICS)
-                train_split(task, graphs, told, partial(DistributedTraining, ranks=ranks, stop=stop))
+            for job in (job for job in trainings if job.split.index in unfinished):
+                ranks.hand_out(job.folder, CHECKPOINT, METRICS)
+                train_split(job, graphs, report_progress, partial(DistributedTraining, ranks=ranks, stop=stop))
         if not ranks.first:
             return None
-        rows = [read_row(task.folder) for task in tasks]
+        rows = [read_row(job.folder) for job in trainings]
         seconds = time.perf_counter() - began
         result = Result(
-            graphs.name, method, chosen.name, chosen.changes(), seed, seconds, rows, classes=classes_of(graphs)
+            graphs.name,
+            method,
+            chosen.name,
+            chosen.changes(),
+            seed,
+            seconds,
+            rows,
+            task=graphs.task,
+            classes=classes_of(graphs) if graphs.task == "classification" else None,
         )
         write_json(folder / "result.json", result.to_json())
         return result

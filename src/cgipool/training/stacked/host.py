@@ -1,4 +1,4 @@
-"""The host's side of the engine: launches epochs, looks at what they gave, writes logs, checkpoints and results."""
+"""The host side of the engine: launches epochs, reads their results, and writes logs, checkpoints and results."""
 
 import logging
 import math
@@ -11,102 +11,103 @@ import torch
 from cgipool.data.graphs import GraphSet
 from cgipool.errors import UserError
 from cgipool.pool import method_named
-from cgipool.training.checkpoint import header_of, load_checkpoint, save_tensors, seconds_of
-from cgipool.training.folder import CHECKPOINT, METRICS, Outcome, finish_split, give_up
-from cgipool.training.initial import fit_encoder, initial_model, write_encoder
+from cgipool.training.checkpoint import Best, best_of, header_of, load_checkpoint, save_tensors, seconds_of
+from cgipool.training.folder import CHECKPOINT, METRICS, SplitOutcome, finish_split, give_up, tested
+from cgipool.training.initial import Prepared, prepared, write_encoder
 from cgipool.training.job import Job, Progress, ProgressCallback, finished
-from cgipool.training.metrics import report
+from cgipool.training.objective import watched
 from cgipool.training.result import Log
 from cgipool.training.stacked.group import HISTORY, Group
 
 LOOK_SECONDS, SAVE_SECONDS = 0.3, 10.0
-"""How often the host looks at the device, and how often checkpoints are written."""
+"""How often the host reads results from the device, and how often it writes checkpoints."""
 
 THIN = 2 / 3
-"""A group shrinks when no more than this share of its splits still trains. Capturing anew takes a second or two."""
+"""A group shrinks when at most this share of its splits is still training. Capturing again takes a second or two."""
 
 MOST_EPOCHS = HISTORY // 2
-"""Epochs launched before the next look, at most."""
+"""Maximum number of epochs launched before reading results."""
 
 log = logging.getLogger("cgipool")
 
 
-def stackable(task: Job) -> bool:
-    """Whether the engine can train a task: its method has weights, and its shapes do not depend on the data."""
-    return task.stacked and task.method != "majority" and method_named(task.method).fast
+def stackable(job: Job) -> bool:
+    """Whether the engine can train a job: its method has weights and static shapes."""
+    return job.stacked and method_named(job.method).learns and method_named(job.method).fast
 
 
-def train_together(tasks: Sequence[Job], graphs: GraphSet, tell: ProgressCallback) -> None:
-    """Train splits or members of ensembles to the end, as many at once as have the same shapes and fit into the
-    device's memory."""
-    for task in tasks:
-        task.folder.mkdir(parents=True, exist_ok=True)
-    for group in alike(tasks, graphs):
+def train_together(trainings: Sequence[Job], graphs: GraphSet, tell: ProgressCallback) -> None:
+    """Train splits or ensemble members, as many at once as have the same shapes and fit into the device's memory."""
+    for job in trainings:
+        job.folder.mkdir(parents=True, exist_ok=True)
+    for group in alike(trainings, graphs):
         _train(group, graphs, tell)
 
 
-def alike(tasks: Sequence[Job], graphs: GraphSet) -> list[list[Job]]:
-    """The tasks in groups that can be stacked: equally many steps, equal shapes, standing at the same epoch."""
-    groups: dict[Any, list[Job]] = {}
-    for task in tasks:
-        model = initial_model(task, graphs, fit_encoder(task, graphs))
-        shapes = tuple(tuple(p.shape) for p in model.parameters())
-        groups.setdefault((len(task.split.train), shapes, _saved_epoch(task)), []).append(task)
+def alike(trainings: Sequence[Job], graphs: GraphSet) -> list[list[Prepared]]:
+    """Group the trainings that can be stacked: same number of steps, same shapes, same epoch reached."""
+    groups: dict[Any, list[Prepared]] = {}
+    for job in trainings:
+        ready = prepared(job, graphs)
+        shapes = tuple(tuple(p.shape) for p in ready.model.parameters())
+        groups.setdefault((len(job.split.train), shapes, _saved_epoch(job)), []).append(ready)
     return list(groups.values())
 
 
-def _saved_epoch(task: Job) -> int:
-    path = task.folder / CHECKPOINT
+def _saved_epoch(job: Job) -> int:
+    path = job.folder / CHECKPOINT
     return int(load_checkpoint(path)[1]["epoch"]) if path.exists() else 0
 
 
-def _train(tasks: list[Job], graphs: GraphSet, tell: ProgressCallback) -> None:
+def _train(group: list[Prepared], graphs: GraphSet, tell: ProgressCallback) -> None:
+    trainings = [ready.job for ready in group]
     try:
-        Run(tasks, graphs, tell).to_the_end()
+        Run(group, graphs, tell).to_the_end()
     except (torch.OutOfMemoryError, MemoryError):
-        if len(tasks) == 1:
+        if len(trainings) == 1:
             raise
-        half = (len(tasks) + 1) // 2
-        log.warning("not enough memory for %d splits at once; going on with %d", len(tasks), half)
+        half = (len(trainings) + 1) // 2
+        log.warning("not enough memory for %d splits at once; continuing with %d", len(trainings), half)
         torch.cuda.empty_cache()
     else:
         return
-    waiting = [task for task in tasks if not (task.folder / "result.json").exists()]
+    waiting = [job for job in trainings if not (job.folder / "result.json").exists()]
     for part in (waiting[:half], waiting[half:]):
         for group in alike(part, graphs):
             _train(group, graphs, tell)
 
 
 class Run:
-    """One group of splits, from where it stands to the end."""
+    """The training of one group of splits, from its checkpoint to the end."""
 
-    def __init__(self, tasks: list[Job], graphs: GraphSet, tell: ProgressCallback) -> None:
+    def __init__(self, ready: list[Prepared], graphs: GraphSet, tell: ProgressCallback) -> None:
         self.began = self.saved = time.monotonic()
-        self.group, self.tell = Group(tasks, graphs), tell
+        self.group, self.tell = Group(ready, graphs), tell
+        trainings = self.group.trainings
         self.recipe = self.group.recipe
         self.epoch = 0
         self.pace = 1.0
-        """Seconds of an epoch, as last measured."""
+        """Seconds per epoch, as last measured."""
         self.settled = False
-        """Whether device, logs and `best` stand at the same epoch, so that a checkpoint would be whole."""
-        self.best = {task.number: (math.inf, 0) for task in tasks}
-        """By numbers of split and member, the lowest validation loss and the epoch of it."""
-        self.before = {task.number: 0.0 for task in tasks}
-        """The seconds until the checkpoint that each goes on from."""
+        """Whether device, logs and `best` are at the same epoch, so that a checkpoint would be consistent."""
+        self.best = {job.number: Best() for job in trainings}
+        """By split and member."""
+        self.before = {job.number: 0.0 for job in trainings}
+        """By split and member: the seconds spent before the checkpoint that it resumed from."""
         self.stopped: set[tuple[int, int]] = set()
-        if (tasks[0].folder / CHECKPOINT).exists():
+        if (trainings[0].folder / CHECKPOINT).exists():
             self._resume()
-        for task, encoder in zip(tasks, self.group.encoders, strict=True):
-            write_encoder(task.folder, encoder)
-            _log(task).cut_back_to(min(self.epoch, self.epoch_of(task)))  # one that has stopped logs no more
+        for job, encoder in zip(trainings, self.group.encoders, strict=True):
+            write_encoder(job.folder, encoder)
+            _log(job).cut_back_to(min(self.epoch, self.epoch_of(job)))  # a stopped split has no later lines
         self._note_stopped()
 
     def to_the_end(self) -> None:
-        """Epochs until every split has stopped."""
+        """Train until every split has stopped."""
         try:
             while active := self._active():
                 self.settled = False
-                if len(active) <= THIN * len(self.group.tasks):
+                if len(active) <= THIN * len(self.group.trainings):
                     self._finish()
                     self.group.keep(active)
                 if self.group.set_dropout(self.epoch + 1) or not self.group.programs:
@@ -121,100 +122,100 @@ class Run:
         self._finish()
 
     def _active(self) -> list[int]:
-        """Places in the group of the splits that have not stopped."""
-        return [s for s, task in enumerate(self.group.tasks) if task.number not in self.stopped]
+        """Return the indices in the group of the splits that have not stopped."""
+        return [s for s, job in enumerate(self.group.trainings) if job.number not in self.stopped]
 
     def _epochs_ahead(self) -> int:
-        """How many epochs to launch before the next look: none after which a split may have stopped, so that no split
-        trains for longer than it would alone."""
-        patience = min(self.best[self.group.tasks[s].number][1] for s in self._active()) + self.recipe.patience
+        """Return how many epochs to launch before reading results. A split can stop only after the last of them, so no
+        split trains longer than it would alone."""
+        patience = min(self.best[self.group.trainings[s].number].epoch for s in self._active()) + self.recipe.patience
         until = min(patience, self.recipe.epochs)
-        loud = self.recipe.dropout_epochs
-        if loud is not None and self.epoch < loud:
-            until = min(until, loud)
+        dropout_epochs = self.recipe.dropout_epochs
+        if dropout_epochs is not None and self.epoch < dropout_epochs:
+            until = min(until, dropout_epochs)
         return max(1, min(until - self.epoch, MOST_EPOCHS, int(LOOK_SECONDS / max(self.pace, 1e-6))))
 
     def _advance(self, count: int) -> None:
-        """Launch epochs, then log and tell what they gave."""
+        """Launch epochs, then log and report their results."""
         start, first = time.perf_counter(), self.epoch + 1
         for _ in range(count):
             self.epoch += 1
             self.group.run_epoch(self.epoch)
-        rows = self.group.told(range(first, self.epoch + 1))
+        rows = self.group.read_history(range(first, self.epoch + 1))
         self.pace = (time.perf_counter() - start) / count
-        told = [
-            self._note(self.group.tasks[s], epoch, row)
+        reports = [
+            self._note(self.group.trainings[s], epoch, row)
             for s in self._active()
             for epoch, row in zip(range(first, self.epoch + 1), rows[s], strict=True)
         ]
         self._note_stopped()
         self.settled = True
-        for progress in told:
+        for progress in reports:
             self.tell(progress)
 
-    def _note(self, task: Job, epoch: int, row: dict[str, Any]) -> Progress:
-        number, loss = task.number, row["val_loss"]
+    def _note(self, job: Job, epoch: int, row: dict[str, Any]) -> Progress:
+        number, loss = job.number, row["val_loss"]
         if not (math.isfinite(row["train_loss"]) and math.isfinite(loss)):
-            give_up(task, epoch, self.group.best_of(self.group.tasks.index(task)), self.best[number][1])
-        if loss < self.best[number][0]:
-            self.best[number] = (loss, epoch)
-        _log(task).append({"epoch": epoch, **row, "seconds": self.pace})
-        numbers = (epoch, loss, row["val_accuracy"], self.best[number][1])
-        return Progress(task.split.index, *numbers, member=task.member)
+            give_up(job, epoch, self.group.best_of(self.group.trainings.index(job)), self.best[number].epoch)
+        now = watched(self.group.task, self.recipe.stop_by, row)
+        if now < self.best[number].watched:
+            self.best[number] = Best(now, epoch, loss)
+        _log(job).append({"epoch": epoch, **row, "seconds": self.pace})
+        numbers = (epoch, loss, row[f"val_{self.group.task.primary}"], self.best[number].epoch)
+        return Progress(job.split.index, *numbers, member=job.member, metric=self.group.task.primary)
 
     def _note_stopped(self) -> None:
-        for number, (_, best_epoch) in self.best.items():
-            if self.epoch >= self.recipe.epochs or self.epoch - best_epoch >= self.recipe.patience:
+        for number, best in self.best.items():
+            if self.epoch >= self.recipe.epochs or self.epoch - best.epoch >= self.recipe.patience:
                 self.stopped.add(number)
 
     def _finish(self) -> None:
         """Test the splits that have stopped, and write what they leave."""
-        probabilities = self.group.test()
-        for s, task in enumerate(self.group.tasks):
-            if task.number not in self.stopped:
+        probabilities, task = self.group.test(), self.group.task
+        for s, job in enumerate(self.group.trainings):
+            if job.number not in self.stopped:
                 continue
-            loss, best_epoch = self.best[task.number]
-            metrics = report(self.group.graphs.y[task.split.test], probabilities[s])
-            outcome = Outcome(
-                self.group.stack.parameters, self.epoch_of(task), best_epoch, loss, metrics, probabilities[s]
+            best = self.best[job.number]
+            metrics = tested(job, task, self.group.graphs, probabilities[s])
+            outcome = SplitOutcome(
+                self.group.stack.parameters, self.epoch_of(job), best.epoch, best.loss, metrics, probabilities[s]
             )
-            finish_split(task, self.group.best_of(s), outcome, _log(task), self._seconds(task))
-            self.tell(finished(task, outcome.epochs, loss, best_epoch))
+            finish_split(job, self.group.best_of(s), outcome, _log(job), self._seconds(job))
+            self.tell(finished(job, outcome.epochs, best.loss, best.epoch))
 
-    def epoch_of(self, task: Job) -> int:
-        """The epoch after which a split stopped."""
-        return min(self.recipe.epochs, self.best[task.number][1] + self.recipe.patience)
+    def epoch_of(self, job: Job) -> int:
+        """Return the epoch after which a split stopped."""
+        return min(self.recipe.epochs, self.best[job.number].epoch + self.recipe.patience)
 
-    def _seconds(self, task: Job) -> float:
-        """Spent on a split, by this run and those before it."""
-        return self.before[task.number] + time.monotonic() - self.began
+    def _seconds(self, job: Job) -> float:
+        """Return the seconds spent on a split, including the time before a resume."""
+        return self.before[job.number] + time.monotonic() - self.began
 
     def _save(self) -> None:
-        """A checkpoint of each split, as the plain loop writes it."""
-        for s, task in enumerate(self.group.tasks):
-            loss, best_epoch = self.best[task.number]
-            header = header_of(self.epoch, best_epoch, loss, self._seconds(task))
-            save_tensors(task.folder / CHECKPOINT, self.group.state_of(s), header)
+        """Write a checkpoint of each split, in the format of the loop over one split."""
+        for s, job in enumerate(self.group.trainings):
+            header = header_of(self.epoch, self.best[job.number], self._seconds(job))
+            save_tensors(job.folder / CHECKPOINT, self.group.state_of(s), header)
         self.saved = time.monotonic()
 
     def _resume(self) -> None:
         states = []
-        for task in self.group.tasks:
-            path = task.folder / CHECKPOINT
+        for job in self.group.trainings:
+            path = job.folder / CHECKPOINT
             tensors, header = load_checkpoint(path)
             states.append(tensors)
             try:
                 self.epoch = int(header["epoch"])
-                self.best[task.number] = (float.fromhex(header["best_loss"]), int(header["best_epoch"]))
-                self.before[task.number] = seconds_of(header)
+                self.best[job.number] = best_of(header)
+                self.before[job.number] = seconds_of(header)
             except (KeyError, ValueError) as error:
                 raise UserError(f"{path} does not match this training: {error}") from None
         try:
-            self.group.restore(self.epoch, states, [self.best[task.number] for task in self.group.tasks])
+            self.group.restore(self.epoch, states, [self.best[job.number] for job in self.group.trainings])
         except (KeyError, RuntimeError) as error:
-            path = self.group.tasks[0].folder / CHECKPOINT
+            path = self.group.trainings[0].folder / CHECKPOINT
             raise UserError(f"{path} does not match this training: {' '.join(str(error).split())}") from None
 
 
-def _log(task: Job) -> Log:
-    return Log(task.folder / METRICS)
+def _log(job: Job) -> Log:
+    return Log(job.folder / METRICS)

@@ -1,4 +1,4 @@
-"""Whether a pool of the user's own can train with all splits at once: it is tried before it is relied on."""
+"""A trial that shows whether a custom pool can train with all splits at once."""
 
 import logging
 import warnings
@@ -14,33 +14,35 @@ from cgipool.data.splits import Split
 from cgipool.errors import UserError
 from cgipool.pool import method_named
 from cgipool.pool.own import is_own, told
+from cgipool.training.initial import prepared
 from cgipool.training.job import Job
 from cgipool.training.stacked.group import Group
 
 GRAPHS = 8
-"""Graphs of each part of a split that a trial takes, at most."""
+"""Maximum number of graphs from each part of a split in a trial."""
 
 log = logging.getLogger("cgipool")
 
 
-def tried(tasks: Sequence[Job], graphs: GraphSet) -> list[Job]:
-    """The tasks as they can be trained: split by split where a trial of a user's own pool with several splits at once
-    fails. The reason is logged in one line."""
-    reason = slow_because(tasks[0], graphs)
+def tried(trainings: Sequence[Job], graphs: GraphSet) -> list[Job]:
+    """Return the trainings, set to train split by split if a custom pool fails the trial with several splits at once.
+    The reason is logged in one line."""
+    reason = slow_because(trainings[0], graphs)
     if reason is None:
-        return list(tasks)
-    log.warning("%s trains split by split, as it cannot train several splits at once: %s", tasks[0].method, reason)
-    return [replace(task, stacked=False) for task in tasks]
+        return list(trainings)
+    log.warning("%s trains split by split, as it cannot train several splits at once: %s", trainings[0].method, reason)
+    return [replace(job, stacked=False) for job in trainings]
 
 
-def slow_because(task: Job, graphs: GraphSet) -> str | None:
-    """Why the engine cannot train a task, in one line; None if it can. Only pools of the user's own are tried, on a CPU
-    first: there nothing can be left in a bad state."""
-    if not (is_own(task.method) and method_named(task.method).fast):
+def slow_because(job: Job, graphs: GraphSet) -> str | None:
+    """Return why the engine cannot train a job, in one line; None if it can. Only custom pools are tried, first on a
+    CPU, where a failure cannot leave the device in a bad state."""
+    if not (is_own(job.method) and method_named(job.method).fast):
         return None
-    small, split = _few(graphs, task.split)
-    plain = replace(task, split=split, sample_weight=None)  # weights go by the numbers of the whole set
-    for device in dict.fromkeys(("cpu", task.device)):
+    small, split = _few(graphs, job.split)
+    # Weights are indexed by graphs of the whole data set, and a share of so few labels could be none.
+    plain = replace(job, split=split, sample_weight=None, recipe=job.recipe.but(labelled=1.0))
+    for device in dict.fromkeys(("cpu", job.device)):
         try:
             _one_epoch([replace(plain, device=device, member=member) for member in (0, 1)], small)
         except (UserError, MemoryError, torch.OutOfMemoryError):
@@ -51,33 +53,33 @@ def slow_because(task: Job, graphs: GraphSet) -> str | None:
 
 
 def _few(graphs: GraphSet, split: Split) -> tuple[GraphSet, Split]:
-    """The first graphs of each part of a split, and the split of these alone."""
+    """Return the first graphs of each part of a split, and the split of these graphs."""
     parts = [part[:GRAPHS] for part in (split.train, split.val, split.test)]
     ends = np.cumsum([len(part) for part in parts])
     few = graphs.subset(np.concatenate(parts))
     return few, Split(split.index, *np.split(np.arange(ends[-1]), ends[:-1]))
 
 
-def _one_epoch(tasks: Sequence[Job], graphs: GraphSet) -> None:
-    """Steps, validation and test as the engine runs them."""
-    group = Group(tasks, graphs)
+def _one_epoch(trainings: Sequence[Job], graphs: GraphSet) -> None:
+    """Run one epoch, validation and test with the engine."""
+    group = Group([prepared(job, graphs) for job in trainings], graphs)
     with _waiting_is_an_error(group.device):
         group.capture()
     group.run_epoch(1)
-    group.told(range(1, 2))
+    group.read_history(range(1, 2))
     group.test()
 
 
 @contextmanager
 def _waiting_is_an_error(device: torch.device) -> Iterator[None]:
-    """Inside, what waits for a GPU raises. It cannot be captured, and must not be met while capturing: a capture that
-    fails leaves torch's generator unusable."""
+    """Raise an error in this context if an operation waits for the GPU. Such an operation cannot be captured, and a
+    failed capture leaves torch's random generator unusable."""
     if device.type != "cuda":
         yield
         return
     before = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that this is a prototype
+        warnings.simplefilter("ignore")  # torch warns that this feature is a prototype
         torch.cuda.set_sync_debug_mode("error")
     try:
         yield
