@@ -1,0 +1,20 @@
+"""Classical methods: no network, but features that are computed once and a model of scikit-learn.
+
+Each fits on the training graphs of a split, chooses its settings by the validation graphs, and is kept as plain arrays.
+"""
+
+from cgipool.classical.base import Classical, Examples, Fitted
+from cgipool.classical.descriptors import ecfp_bits, ecfp_counts, rdkit_descriptors
+from cgipool.classical.forest import Forest
+from cgipool.classical.kernel import Kernel
+
+__all__ = ["MODELS", "Classical", "Examples", "Fitted"]
+
+MODELS: dict[str, Classical] = {
+    "wl": Kernel(assignment=False),
+    "wl-oa": Kernel(assignment=True),
+    "ecfp-rf": Forest("ecfp-rf", ecfp_bits),
+    "ecfp-count-rf": Forest("ecfp-count-rf", ecfp_counts),
+    "rdkit-rf": Forest("rdkit-rf", rdkit_descriptors),
+}
+"""By the name of the method in `cgipool.pool.METHODS`."""
