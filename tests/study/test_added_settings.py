@@ -81,7 +81,7 @@ def test_on_the_command_line(capsys: pytest.CaptureFixture) -> None:
         ("norm=bath", "unknown normalisation 'bath'; did you mean 'batch'? known: batch, layer, none"),
         ("gate=1", "gate must be a string, not 1"),
         ("jumping=lstm", "unknown jumping 'lstm'; known: concat, sum"),
-        ("conv=root", "known: gcn, gcn-root, gin, sage"),
+        ("conv=root", "known: gcn, gcn-root, gin, gine, sage, transformer"),
         ("schedule=cosin", "unknown schedule 'cosin'; did you mean 'cosine'? known: constant, cosine"),
         ("warmup=-1", "warmup must be at least 0, not -1"),
         ("warmup=0.5", "warmup must be a whole number, not 0.5"),

@@ -14,7 +14,7 @@ from cgipool.cli import main
 from cgipool.data import GraphSet, motifs
 from cgipool.data.catalogue import CATALOGUE
 from cgipool.study.exchange import merge, rows
-from cgipool.training.metrics import Classes, classes_of, report, shown
+from cgipool.task.metrics import Classes, classes_of, report, shown
 from cgipool.training.run import train
 from report_pages import data_of
 

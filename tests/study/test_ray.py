@@ -21,7 +21,7 @@ from cgipool.cli import main
 from cgipool.data.importers.lines import Asked
 from cgipool.errors import UserError
 from cgipool.inference.fitted import FittedModel
-from cgipool.inference.predict import Rows, written
+from cgipool.inference.predict import WrittenRows, written
 from cgipool.inference.predict_input import chunks_of
 from cgipool.inference.ray import Wish, in_order
 from cgipool.study.cell import Cell
@@ -376,7 +376,7 @@ def test_prediction_by_tasks_is_that_of_one_process(tmp_path: Path) -> None:
         list(in_order(1, model, wish._replace(data=str(tmp_path / "nowhere")), range(0, 10, 10), 10))
 
 
-def _joined(parts: list[Rows]) -> str:
+def _joined(parts: list[WrittenRows]) -> str:
     return "".join(part.text for part in parts)
 
 

@@ -25,7 +25,7 @@ from cgipool.study.cell import Cell, Protocol
 from cgipool.study.claims import Claims
 from cgipool.study.gather import split_rows
 from cgipool.study.plan import study_of
-from cgipool.study.records import read_book, validation_accuracy
+from cgipool.study.records import read_book, validation_score
 from cgipool.study.search import (
     Mean,
     Results,
@@ -273,12 +273,14 @@ def test_what_the_test_graphs_say_is_not_looked_at(more: dict[str, Any], tmp_pat
 
 def test_records_that_lack_the_accuracy_have_it_on_their_curve() -> None:
     curve = {"epoch": [1, 4, 8], "val_accuracy": [0.1, 0.4, 0.8]}
-    assert validation_accuracy({"val_accuracy": 0.7, "best_epoch": 4, "curve": curve}) == 0.7
-    assert validation_accuracy({"best_epoch": 4, "curve": curve}) == 0.4
-    assert validation_accuracy({"best_epoch": 7, "curve": curve}) == 0.8
-    assert validation_accuracy({"best_epoch": 6, "curve": curve}) == 0.4, "the earlier of two as near"
-    assert validation_accuracy({"best_epoch": 1, "curve": {"epoch": [1, 2], "val_accuracy": [None, 0.2]}}) == 0.2
-    assert validation_accuracy({"best_epoch": 0, "curve": {"epoch": [], "val_accuracy": []}}) is None
+    assert validation_score({"val_accuracy": 0.7, "best_epoch": 4, "curve": curve}, "accuracy") == 0.7
+    assert validation_score({"best_epoch": 4, "curve": curve}, "accuracy") == 0.4
+    assert validation_score({"best_epoch": 7, "curve": curve}, "accuracy") == 0.8
+    assert validation_score({"best_epoch": 6, "curve": curve}, "accuracy") == 0.4, "the earlier of two as near"
+    assert (
+        validation_score({"best_epoch": 1, "curve": {"epoch": [1, 2], "val_accuracy": [None, 0.2]}}, "accuracy") == 0.2
+    )
+    assert validation_score({"best_epoch": 0, "curve": {"epoch": [], "val_accuracy": []}}, "accuracy") is None
 
 
 @pytest.mark.parametrize("ensemble", [1, 2])
@@ -609,7 +611,7 @@ def test_errors_are_one_line(file: Path, tmp_path: Path, capsys: pytest.CaptureF
         (["study", "search", str(file), "--device", "gpu", "--dry-run"], "must be cpu, cuda or cuda:N, not 'gpu'"),
         (["study", "run", str(file)], "this is a search file: run it with `cgipool study search`"),
         (["study", "search", str(study)], "this is a study file: run it with `cgipool study run`"),
-        (["report", str(store), "--out", str(tmp_path / "R")], "shown by `cgipool study search FILE --dry-run`"),
+        (["report", str(store), "--out", str(tmp_path / "R")], "`cgipool study search FILE --dry-run`"),
     ):
         assert main(words) == 2
         error = capsys.readouterr().err

@@ -14,8 +14,8 @@ from cgipool.study.plan import read_study, study_of
 from cgipool.study.records import read_book
 from cgipool.study.search_file import read_search
 from cgipool.study.sets import graphs_of
+from cgipool.training.folder import content_of
 from cgipool.training.recipe import STRONG
-from cgipool.training.run import content_of
 
 STUDY = """\
 [protocol]

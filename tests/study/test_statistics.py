@@ -12,51 +12,32 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from cgipool.errors import UserError
-from cgipool.study.distributions import chi2_survival, studentized_range_quantile, t_quantile, t_two_sided
-from cgipool.study.statistics import binomial_floor, gap, holm, paired, probability_of_improvement, ranks, summary
+from cgipool.study.statistics import (
+    binomial_floor,
+    gap,
+    holm,
+    paired,
+    probability_of_improvement,
+    ranks,
+    studentized_range_quantile,
+    summary,
+    t_quantile,
+    t_two_sided,
+)
 
 SHARES = st.floats(0.0, 1.0)
-DEGREES = [*range(1, 201), 0.5, 2.5, 37.9]
 
 
 def by_split(values: list[float] | np.ndarray) -> dict[int, float]:
     return dict(enumerate(map(float, values)))
 
 
-@pytest.mark.parametrize("t", [0.0, 1e-3, 0.3, 1.0, 1.7, 2.5, 6.0, 30.0, 1e4])
-def test_t_distribution(t: float) -> None:
-    for df in DEGREES:
-        assert t_two_sided(t, df) == t_two_sided(-t, df) == pytest.approx(2 * stats.t.sf(t, df), abs=1e-300, rel=1e-10)
-
-
-def test_t_by_formula() -> None:
-    """With 1 and 2 degrees of freedom there is one, which holds next to 0 and far out."""
-    for t in (1e-12, 1e-9, 0.1, 1.0, 1e8, 1e200):
-        assert t_two_sided(t, 1) == pytest.approx(2 / math.pi * math.atan(1 / t), rel=1e-14)
-    assert 1 - t_two_sided(1e-3, 2) == pytest.approx(1e-3 / math.sqrt(2 + 1e-6), rel=1e-12)
+def test_t_with_finite_and_infinite_degrees_of_freedom() -> None:
+    """The values of a printed table, and the normal distribution."""
+    assert t_two_sided(-2.0930, 19) == pytest.approx(0.05, abs=1e-5)
     assert t_two_sided(math.inf, 5) == 0.0
-
-
-@pytest.mark.parametrize("p", [1e-9, 1e-4, 0.025, 0.2, 0.45, 0.5, 0.6, 0.9, 0.975, 0.9995])
-def test_t_quantile(p: float) -> None:
-    for df in DEGREES:
-        assert t_quantile(p, df) == pytest.approx(stats.t.ppf(p, df), abs=1e-10, rel=1e-10)
-    assert t_quantile(p, math.inf) == pytest.approx(stats.norm.ppf(p), abs=1e-10, rel=1e-10)
-
-
-def test_chi2_survival() -> None:
-    for df in DEGREES:
-        for x in (1e-6, 0.1, 1.0, 5.0, 60.0, 400.0, 0.5 * df, df, df + 1.99, df + 2.01, 1.7 * df):
-            assert chi2_survival(x, df) == pytest.approx(stats.chi2.sf(x, df), abs=1e-300, rel=1e-10)
-        assert chi2_survival(0.0, df) == 1.0
-
-
-@pytest.mark.parametrize("alpha", [0.01, 0.05, 0.1])
-@pytest.mark.parametrize("k", range(2, 21))
-def test_studentized_range(k: int, alpha: float) -> None:
-    assert studentized_range_quantile(1 - alpha, k) == pytest.approx(
-        stats.studentized_range.ppf(1 - alpha, k, np.inf), abs=1e-8
-    )
+    assert t_quantile(0.975, 19) == pytest.approx(2.0930, abs=1e-4)
+    assert t_quantile(0.975, math.inf) == pytest.approx(1.95996, abs=1e-5)
 
 
 def test_studentized_range_of_the_printed_table() -> None:
@@ -74,34 +55,23 @@ def test_summary_of_equal_values() -> None:
     assert dataclasses.astuple(summary([0.1, 0.1, 0.1])) == (3, 0.1, 0.0, 0.0, 0.1, 0.1)
 
 
-@given(st.lists(SHARES, min_size=2, max_size=30))
-def test_summary_in_general(values: list[float]) -> None:
-    one = summary(values, draws=200)
-    assert one == summary(values[::-1], draws=200)
+@given(st.lists(SHARES, min_size=2, max_size=30), st.sampled_from([0.6, 0.9, 0.95]))
+def test_summary_against_scipy(values: list[float], level: float) -> None:
+    one = summary(values, level=level)
+    assert one == summary(values[::-1], level=level)
     assert one.mean == pytest.approx(np.mean(values))
     assert one.sd == pytest.approx(np.std(values, ddof=1), abs=1e-15)
     assert one.se == pytest.approx(stats.sem(values), abs=1e-15)
-    assert min(values) - 1e-12 <= one.low <= one.high <= max(values) + 1e-12
+    if one.se > 1e-9:
+        theirs = stats.t.interval(level, len(values) - 1, loc=np.mean(values), scale=stats.sem(values))
+        assert (one.low, one.high) == pytest.approx(theirs)
 
 
-@pytest.mark.parametrize("level", [0.6, 0.8, 0.95])
-def test_bootstrap_of_all_samples(level: float) -> None:
-    """Four values have 256 samples, so that the quantiles of their means can be had exactly."""
-    values = [0.0, 1.0, 10.0, 100.0]
-    every = [np.mean(sample) for sample in itertools.product(values, repeat=4)]
-    low, high = np.quantile(every, [(1 - level) / 2, (1 + level) / 2], method="inverted_cdf")
-    ours = summary(values, level=level, draws=100_000)
-    assert (ours.low, ours.high) == pytest.approx((low, high))
-
-
-def test_bootstrap_against_scipy() -> None:
-    values = np.random.default_rng(3).beta(30, 10, size=20)
-    ours = summary(values)
-    theirs = stats.bootstrap((values,), np.mean, method="percentile", n_resamples=10_000, rng=4).confidence_interval
-    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.1 * ours.se)
-    assert summary(values) == ours
-    assert summary(values, seed=1) != ours
-    assert summary(values, level=0.5).low > ours.low
+def test_the_interval_of_twenty_values_covers_as_often_as_it_says() -> None:
+    """The percentile bootstrap that was used before covers 92.7 % at n = 20."""
+    drawn = np.random.default_rng(4).standard_normal((4000, 20))
+    found = [summary(values) for values in drawn]
+    assert np.mean([one.low <= 0 <= one.high for one in found]) == pytest.approx(0.95, abs=0.01)
 
 
 @pytest.mark.parametrize("values", [[], [0.5, math.nan], [math.inf]])

@@ -134,7 +134,7 @@ def test_an_odd_cell_is_one_problem_for_every_reader(change: dict[str, Any], tmp
 
 
 def test_what_could_not_be_read_back_is_not_written(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="accuracy is no number"):
+    with pytest.raises(ValueError, match="accuracy is not a number"):
         Store(tmp_path).finish(KEY, CELL, [ROW | {"test": {"accuracy": None}}], {})
     assert not list((tmp_path / "cells").iterdir())
 

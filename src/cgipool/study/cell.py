@@ -1,4 +1,5 @@
-"""The source of a method of the user's own: its module and all modules of the user's that it depends on."""
+"""Cells of a study: what determines a result, and the key that is its hash. For a method of the user's own this
+includes its source: its module and all modules of the user's that it depends on."""
 
 import ast
 import hashlib
@@ -8,14 +9,20 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
-from cgipool.pool import method_named
-from cgipool.study import fingerprints
+import numpy as np
+from numpy.typing import NDArray
+
+from cgipool.data.further import numbers
+from cgipool.data.graphs import GraphSet
+from cgipool.data.splits import KINDS, Split, random_splits
+from cgipool.errors import UserError, unknown
+from cgipool.pool import BY_NEGATIVE, method_named
 from cgipool.study.records import key_of, place_in_words
 from cgipool.training.recipe import Recipe
 
@@ -27,18 +34,18 @@ DYNAMIC = ("import_module", "__import__")
 
 
 def source_of(method: str) -> str | None:
-    """A hash of the files that a method of the user's own is written in; None for ours (see `GENERATION`).
+    """Return a hash of the source files of a method of the user's own; None for ours (see `GENERATION`).
 
-    These are the file of the class and, transitively, every module that it imports, anywhere in its text, and that is
-    the user's: neither of the standard library, nor installed in site-packages, nor of this package. One file alone has
-    the hash of its content. What cannot be read from the text (a name computed at run time, a data file) is not seen.
+    The files are that of the class and, transitively, of every module that it imports anywhere in its text and that is
+    neither in the standard library, nor installed in site-packages, nor in this package. A single file has the hash of
+    its content. Names computed at run time and data files are not included.
     """
     name, colon, attribute = method.partition(":")
     if not colon:
         return None
-    method_named(method)  # imports it; what is wrong with it is told here
+    method_named(method)  # imports it, and raises if it is invalid
     files = _files_behind(name)
-    for base in getattr(sys.modules[name], attribute).__mro__:  # the module may have it from elsewhere, by any way
+    for base in getattr(sys.modules[name], attribute).__mro__:  # the module may have imported it
         files |= _files_behind(base.__module__)
     root = _file_of(_spec(name))
     if root is not None:
@@ -51,7 +58,7 @@ def source_of(method: str) -> str | None:
 
 
 def _files_behind(name: str) -> dict[str, Path]:
-    """By module, the files of the user's own that a module is made of, itself among them."""
+    """Return the user's own files that a module depends on, itself included, by module name."""
     found: dict[str, Path] = {}
     waiting, seen = [name], set[str]()
     while waiting:
@@ -71,7 +78,7 @@ def _files_behind(name: str) -> dict[str, Path]:
 
 
 def _may_be_own(module: str) -> bool:
-    """Whether a module can be the user's, judged by its first package, for which nothing has to be imported."""
+    """Whether a module can be the user's, judged by its top-level package, which needs no import."""
     first = module.partition(".")[0]
     if first in sys.stdlib_module_names or first in sys.builtin_module_names:
         return False
@@ -81,7 +88,7 @@ def _may_be_own(module: str) -> bool:
 
 
 def _spec(module: str) -> ModuleSpec | None:
-    """Where a module is; None where there is none. To look into a package is to import it, and that may fail."""
+    """Return the spec of a module, or None if it is not found. Looking into a package imports it, which may fail."""
     with suppress(Exception):
         return importlib.util.find_spec(module)
     file = getattr(sys.modules.get(module), "__file__", None)  # of a script, or one that was loaded by hand
@@ -104,7 +111,7 @@ def _is_own(file: Path) -> bool:
 
 
 def _imports(file: Path, spec: ModuleSpec) -> Iterator[str]:
-    """The modules that a file names in its imports. Of `from a import b` also a.b, which may be a module."""
+    """Yield the modules that a file imports. `from a import b` also yields a.b, which may be a module."""
     if file.suffix != ".py":
         return
     with suppress(SyntaxError, ValueError, RecursionError):
@@ -122,7 +129,7 @@ def _imports(file: Path, spec: ModuleSpec) -> Iterator[str]:
 
 
 def _absolute(name: str, spec: ModuleSpec) -> str:
-    """The full name of a module, of which a relative one begins with dots."""
+    """Return the full name of a module; a relative name begins with dots."""
     package = spec.name if spec.submodule_search_locations is not None else spec.parent
     with suppress(ImportError):
         return importlib.util.resolve_name(name, package)
@@ -135,23 +142,102 @@ def _name_of(function: ast.expr) -> str:
 
 @dataclass(frozen=True)
 class Protocol:
-    """How often and how a data set is divided."""
+    """How, and how often, a data set is split."""
 
     splits: int = 20
-    """How many random splits. Paper: 20."""
+    """Number of random splits. Paper: 20."""
     first: int = 0
     """The number of the first of them."""
     seed: int = 0
-    """Of splits, weights and all draws."""
+    """Seed of splits, weights and all random draws."""
     split_kind: str = "random"
-    """"random", "stratified", "distinct" or, for molecules, "scaffold". Paper: random."""
+    """"random", "stratified", "distinct", "time" or, for molecules, "scaffold" or "cluster". Paper: random."""
     ensemble: int = 1
-    """Members of an ensemble in each split, whose probabilities are averaged."""
+    """Members of an ensemble in each split, whose predictions are averaged."""
+    seeds: int = 1
+    """Trainings in each split; the split's number is the mean of their metrics. They are trained as an ensemble of this
+    size, so both readings share a cell."""
+    select: str = "none"
+    """"nested": each split chooses one of the study's choices by its own validation graphs. "none": no choices."""
+    time: str = ""
+    """The column with the times, for splits by time."""
+    sample_weight: str = ""
+    """The column with the weights of the graphs in the loss, if any."""
+
+    @property
+    def trainings(self) -> int:
+        """Trainings in each split."""
+        return max(self.ensemble, self.seeds)
+
+    def of_method(self, method: str) -> "Protocol":
+        """The protocol of a method's cells: a classical method is fitted once in each split."""
+        return replace(self, ensemble=1, seeds=1) if method_named(method).classical else self
+
+    def keyed(self) -> dict[str, Any]:
+        """What of it is part of a cell's key. Seeds and choices are ways to read cells, not to train them."""
+        return {
+            "splits": self.splits,
+            "first": self.first,
+            "seed": self.seed,
+            "split_kind": self.split_kind,
+            "ensemble": self.trainings,
+        } | {name: value for name, value in (("time", self.time), ("sample_weight", self.sample_weight)) if value}
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a data set that it names."""
+        return tuple(name for name in (self.time, self.sample_weight) if name)
+
+    def draw(self, graphs: GraphSet) -> list[Split]:
+        """The splits of a data set."""
+        indices = range(self.first, self.first + self.splits)
+        return random_splits(graphs, seed=self.seed, indices=indices, kind=self.split_kind, time=self.time or None)
+
+    def weights(self, graphs: GraphSet) -> NDArray[np.float64] | None:
+        """[G] the weights of the graphs, if a column has them."""
+        return numbers(graphs, self.sample_weight) if self.sample_weight else None
+
+
+def protocol_of(given: dict[str, Any]) -> Protocol:
+    """What [protocol] of a file says, checked."""
+    usual = Protocol()
+    for name, value in given.items():
+        if name not in Protocol.__dataclass_fields__:
+            raise unknown("key of [protocol]", name, Protocol.__dataclass_fields__)
+        kind = type(getattr(usual, name))
+        if type(value) is not kind:
+            raise UserError(f"{name} of [protocol] must be {'an integer' if kind is int else 'a string'}")
+    return checked(replace(usual, **given))
+
+
+def checked(protocol: Protocol) -> Protocol:
+    """A protocol that makes sense; otherwise an error."""
+    if min(protocol.splits, protocol.ensemble, protocol.seeds) < 1 or min(protocol.first, protocol.seed) < 0:
+        raise UserError("in [protocol], splits, ensemble and seeds must be at least 1, first and seed at least 0")
+    if protocol.seeds > 1 and protocol.ensemble > 1:
+        raise UserError(
+            "seeds and ensemble cannot be combined: seeds = N trains what ensemble = N trains, and reads the mean of "
+            "the metrics instead of the metric of the mean prediction"
+        )
+    if protocol.select not in ("none", "nested"):
+        raise unknown("value of select", protocol.select, ("none", "nested"))
+    if protocol.split_kind not in KINDS:
+        raise unknown("kind of split", protocol.split_kind, KINDS)
+    return protocol
+
+
+def of_kind(protocol: Protocol, kind: str) -> Protocol:
+    """The protocol with another kind of split; an error if there is no such kind. Only splits by time keep `time`."""
+    if kind not in KINDS:
+        raise unknown("kind of split", str(kind), KINDS)
+    if kind == "time" and not protocol.time:
+        raise UserError("splits by time need time in [protocol], the column with the times")
+    return replace(protocol, split_kind=kind, time=protocol.time if kind == "time" else "")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """All that determines a result, and where it stands in its study."""
+    """Everything that determines a result, and its place in the study."""
 
     method: str
     dataset: str
@@ -165,47 +251,58 @@ class Cell:
     path: Path | None = None
     """Where a data set of the user's own lies."""
     content: str | None = None
-    """The hash of such a data set: its name alone says little."""
+    """The hash of such a data set, as its name alone does not identify it."""
+    task: str = "classification"
+    """What the data set's targets are."""
+    choice: str | None = None
+    """The name of the choice that its settings are, in a study with nested selection."""
     unread: tuple[str, ...] = ()
     """Axes whose setting the method does not read. Along them all cells are one result, so they share their recipe."""
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """Plain values: what the key is a hash of. Neither device nor versions belong to it: the same settings give
-        the same result up to rounding wherever they are run."""
+        """Return what the key hashes, as plain values. Device and versions are left out, because the same settings
+        give the same result up to rounding everywhere."""
         own = {} if self.content is None else {"content": self.content}
         source = source_of(self.method)
         own |= {} if source is None else {"source": source}
-        protocol = {name: getattr(self.protocol, name) for name in Protocol.__dataclass_fields__}
+        own |= {} if self.task == "classification" else {"task": self.task}
         recipe = self.recipe.keyed() | {"alpha": self.recipe.alpha_on(self.dataset)}
         del recipe["alpha_proteins"]
-        return {"method": self.method, "dataset": self.dataset, "recipe": recipe} | protocol | own
+        protocol = self.protocol.keyed()
+        method = method_named(self.method)
+        if method.classical:  # only what it reads: one result for all recipes
+            recipe = {name: value for name, value in recipe.items() if name != "name" and method.reads(name)}
+        name = BY_NEGATIVE.get((self.method, self.recipe.negative), self.method)
+        if name != self.method:
+            del recipe["negative"]
+        return {"method": name, "dataset": self.dataset, "recipe": recipe} | protocol | own
 
     @cached_property
     def key(self) -> str:
-        """Its name in a store."""
+        """Return the name of the cell in a store: a hash of `config`."""
         return key_of(self.config)
 
     @property
     def name(self) -> str:
-        """Its place in words."""
-        return place_in_words(self.at)
+        """Return its place in the study in words."""
+        return place_in_words(self.at if self.choice is None else self.at | {"choice": self.choice})
 
     def command(self, device: str) -> str:
-        """The command that trains just this; the control by fingerprints is trained by comparisons alone."""
+        """Return the command that trains this cell alone."""
         protocol = self.protocol
-        how, option = ("compare", "--methods") if self.method == fingerprints.NAME else ("train", "--method")
-        words = ["cgipool", how, str(self.path or self.dataset), option, self.method]
+        words = ["cgipool", "train", str(self.path or self.dataset), "--method", self.method]
         usual = Protocol(splits=1)
         words += ["--recipe", self.recipe.name, "--splits", str(protocol.splits), "--seed", str(protocol.seed)]
-        for option in ("first", "split_kind", "ensemble"):
-            if getattr(protocol, option) != getattr(usual, option):
-                words += [f"--{option.replace('_', '-')}", str(getattr(protocol, option))]
+        for option in ("first", "split_kind", "ensemble", "time", "sample_weight"):
+            value = protocol.keyed().get(option, "")
+            if value != getattr(usual, option):
+                words += [f"--{option.replace('_', '-')}", str(value)]
         for setting, value in self.recipe.settings().items():
             words += ["--set", f"{setting}={plain(value)}"]
         return shlex.join([*words, "--device", device.split(":")[0]])
 
 
 def plain(value: Any) -> str:
-    """A setting's value as `--set` takes it."""
+    """Return a setting's value in the form that `--set` accepts."""
     return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

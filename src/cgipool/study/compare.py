@@ -5,68 +5,93 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from cgipool.classical.descriptors import check_molecules
 from cgipool.data.catalogue import CATALOGUE
 from cgipool.data.graphs import GraphSet
-from cgipool.data.splits import KINDS, check_graphs, random_splits
-from cgipool.errors import UserError, counted, unknown
+from cgipool.data.splits import check_graphs, check_kind
+from cgipool.errors import UserError, counted
 from cgipool.files import read_json
-from cgipool.pool import method_named
-from cgipool.study import fingerprints
-from cgipool.study.cell import Cell, Protocol
+from cgipool.pool import METHODS, method_named
+from cgipool.study.analysis import Analysis
+from cgipool.study.cell import Cell, Protocol, checked
 from cgipool.study.plan import Study
-from cgipool.training.recipe import parse_settings, recipe_named
-from cgipool.training.run import content_of
+from cgipool.study.sets import content_for
+from cgipool.training.recipe import Recipe
 
 
 def comparison(
     graphs: GraphSet,
     given: str,
     methods: Sequence[str],
-    recipe: str,
+    recipe: Recipe,
     splits: int,
     split_kind: str,
     seed: int,
-    changes: Sequence[str] = (),
     ensemble: int = 1,
+    seeds: int = 1,
+    time: str = "",
+    sample_weight: str = "",
 ) -> Study:
-    """The study; `given` is how the user named the data set. Its cells know a set of the user's own by its content. The
-    control by fingerprints, a forest anyway, is no ensemble of several."""
+    """The study; `given` is how the user named the data set. Its cells know a set of the user's own by its content."""
     check_graphs(graphs)
     for method in methods:
-        if method != fingerprints.NAME:
-            method_named(method)
-    if split_kind not in KINDS:
-        raise unknown("kind of split", split_kind, KINDS)
-    if split_kind == "scaffold":
-        random_splits(graphs, seed=seed, indices=[0], kind=split_kind)  # told now, not by every cell: these have none
-    chosen = recipe_named(recipe, graphs.family).but(**parse_settings(changes))
-    protocol = Protocol(splits=splits, seed=seed, split_kind=split_kind, ensemble=ensemble)
+        if method_named(method).of_molecules:
+            check_molecules(graphs, method)
+    protocol = checked(
+        Protocol(
+            splits=splits,
+            seed=seed,
+            split_kind=split_kind,
+            ensemble=ensemble,
+            seeds=seeds,
+            time=time,
+            sample_weight=sample_weight,
+        )
+    )
+    check_kind(split_kind, time or None)
+    if split_kind in ("scaffold", "cluster", "time"):
+        replace(protocol, splits=1).draw(graphs)  # an error here, not in every cell
+    protocol.weights(graphs)
     known = graphs.name in CATALOGUE and given == graphs.name
-    path, content = (None, None) if known else (Path(given), content_of(graphs))
+    path, content = (None, None) if known else (Path(given), content_for(graphs, recipe, protocol.columns))
     cells = [
         Cell(
             method,
             graphs.name,
-            chosen,
-            replace(protocol, ensemble=1) if method == fingerprints.NAME else protocol,
+            recipe,
+            protocol.of_method(method),
             {"method": method, "dataset": graphs.name},
             path=path,
             content=content,
+            task=graphs.task,
         )
         for method in methods
     ]
-    how = f"{counted(splits, f'{split_kind} split')}, recipe {chosen.name}"
-    how += f", ensembles of {ensemble}" if ensemble > 1 else ""
     return Study(
         name="compare-" + "".join(c if c.isalnum() or c in "._-" else "-" for c in graphs.name),
         title=f"Pooling methods on {graphs.name}",
-        about=f"{graphs.n_graphs} graphs, {graphs.n_classes} classes; {how}.",
+        about=_about(graphs, recipe, protocol),
         source="",
         baseline="cgi" if "cgi" in methods else methods[0],
         curves=None,
         axes={"method": list(methods), "dataset": [graphs.name]},
         cells=cells,
+        analysis=Analysis(
+            seeds=seeds,
+            trivial=[name for name in methods if name in METHODS and METHODS[name].architecture in ("sum", "constant")],
+            tasks={} if graphs.task == "classification" else {graphs.name: graphs.task},
+        ),
     )
+
+
+def _about(graphs: GraphSet, recipe: Recipe, protocol: Protocol) -> str:
+    """The data set and the protocol in a sentence."""
+    how = f"{counted(protocol.splits, f'{protocol.split_kind} split')}, recipe {recipe.name}"
+    how += f", ensembles of {protocol.ensemble}" if protocol.ensemble > 1 else ""
+    how += f", {counted(protocol.seeds, 'training')} per split" if protocol.seeds > 1 else ""
+    targets = f"{graphs.task}, {counted(len(graphs.target_names), 'target column')}"
+    what = counted(graphs.n_classes, "class") if graphs.task == "classification" else targets
+    return f"{graphs.n_graphs} graphs, {what}; {how}."
 
 
 def replaced_by(study: Study, folder: Path) -> str | None:

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from cgipool.training.recipe import Recipe
 
 FACTORS = {
-    "topk": 0.7, "sag": 0.7, "random": 0.7, "none": 0.6, "dgcnn": 0.8, "set2set": 1.6, "vip": 3.0, "asap": 5.0,
-    "diffpool": 2.5, "mincut": 2.0, "structure-free": 0.3, "majority": 0.001,
+    "topk": 0.7, "sag": 0.7, "random": 0.7, "oracle": 0.6, "none": 0.6, "dgcnn": 0.8, "set2set": 1.6, "vip": 3.0,
+    "asap": 5.0, "diffpool": 2.5, "mincut": 2.0, "structure-free": 0.3, "majority": 0.001, "wl": 0.15, "wl-oa": 0.25,
 }  # fmt: skip
 """Cost of an epoch beside CGIPool's on a CPU."""
 
 GPU_FACTORS = FACTORS | {
-    "topk": 0.51, "sag": 0.43, "random": 0.6, "none": 0.43, "dgcnn": 0.48, "set2set": 1.15, "vip": 1.7, "asap": 2.0,
-    "diffpool": 2.3, "structure-free": 0.14,
+    "topk": 0.51, "sag": 0.43, "random": 0.6, "oracle": 0.43, "none": 0.43, "dgcnn": 0.48, "set2set": 1.15,
+    "vip": 1.7, "asap": 2.0, "diffpool": 2.3, "structure-free": 0.14,
 }  # fmt: skip
 """The same on a GPU."""
 
@@ -45,7 +45,7 @@ BEFORE_BEST = 120
 
 def trainings_of(cell: "Cell") -> int:
     """How many trainings a cell is made of: each member of each split."""
-    return cell.protocol.splits * cell.protocol.ensemble
+    return cell.protocol.splits * cell.protocol.trainings
 
 
 def predicted(cell: "Cell", device: str) -> float:

@@ -12,17 +12,17 @@ from typing import Any
 
 from cgipool.errors import UserError, csv_cell, excerpt
 from cgipool.files import read_regular, write_atomically
-from cgipool.study.positive import check_positive, metrics_of
+from cgipool.study.measured import check_positive, measured
+from cgipool.study.nested import with_choices
 from cgipool.study.records import ODD, PLAIN, Book, StudyRecord, Wanted, read_book
 from cgipool.study.stored import FORMAT, read_stored, write_stored
-from cgipool.training.metrics import PER_CLASS
+from cgipool.task.metrics import LATER
 
 PARTS = ("cells", "failed", "studies")
 """The folders of a store that hold results; the others belong to runs in progress, or follow from these."""
 
-MEASURED = ("val_loss", "val_accuracy", "epochs", "best_epoch", "parameters", "seconds")
-"""What a row of the table has of a split, besides its metrics."""
-
+MEASURED = ("val_loss", "epochs", "best_epoch", "parameters", "seconds")
+"""What a row of the table has of a split, besides its metrics and the validation metric."""
 
 UNEQUAL = ("seconds", "val_accuracy")
 """What may differ between the records of two runs that agree: the latter is missing in older ones, as are the metrics
@@ -115,8 +115,10 @@ def _results(path: Path) -> str:
 
 def _compared(row: dict[str, Any]) -> dict[str, Any]:
     """What of a split must agree."""
-    test = {name: value for name, value in row["test"].items() if name != PER_CLASS}
-    return {name: part for name, part in row.items() if name not in UNEQUAL} | {"test": test}
+    test = {name: value for name, value in row["test"].items() if name not in LATER}
+    members = [{name: part for name, part in member.items() if name != "test"} for member in row.get("members", [])]
+    more = {"test": test} | ({"members": members} if members else {})
+    return {name: part for name, part in row.items() if name not in UNEQUAL} | more
 
 
 def _hash(results: str) -> str:
@@ -192,17 +194,20 @@ def rows(store: Path, positive: str | None = None) -> Iterator[dict[str, Any]]:
     """A row per study, finished cell and split: the place on all axes, recipe and ensemble, what is published (in
     percent), the metrics on the test graphs (as shares), costs and versions. What is not known is None; a cell of no
     study has a blank one. `unread` names the axes whose setting the method does not read: their rows are one result.
-    ROC-AUC and PR-AUC are of the class that the column `positive` names; `positive` asks for another.
+    ROC-AUC and PR-AUC are of the class that the column `positive` names; `positive` asks for another. Cells of several
+    tasks have the columns of all their metrics.
     """
-    return _rows(read_book(store), positive)
+    return _rows(with_choices(read_book(store)), positive)
 
 
 def _rows(book: Book, positive: str | None) -> Iterator[dict[str, Any]]:
     check_positive(book.records.values(), positive)
-    measured = {key: metrics_of(record, positive) for key, record in book.records.items()}
+    read = {key: measured(record, positive=positive) for key, record in book.records.items()}
     axes = dict.fromkeys(["method", "dataset", *(axis for study in book.studies for axis in study.axes)])
     columns = {axis: f"axis_{axis}" if axis in MEASURED else axis for axis in axes}
-    metrics = dict.fromkeys(name for found in measured.values() for row in found.rows for name in row)
+    metrics = dict.fromkeys(name for found in read.values() for row in found.rows for name in row)
+    scores = dict.fromkeys([f"val_{found.record.primary}" for found in read.values()] or ["val_accuracy"])
+    costs = [MEASURED[0], *scores, *MEASURED[1:]]
     for study, wanted in _wanted(book):
         record = book.records[wanted.key]
         place = {name: record.cell.get(name) for name in ("method", "dataset")} | wanted.at
@@ -212,11 +217,11 @@ def _rows(book: Book, positive: str | None) -> Iterator[dict[str, Any]]:
         head |= dict(zip(("published", "published_pm"), wanted.published or (None, None), strict=True))
         tail = {"device": record.provenance.get("device")}
         tail |= {name: record.provenance.get("versions", {}).get(name) for name in ("cgipool", "torch")}
-        found = measured[wanted.key]
+        found = read[wanted.key]
         for row, test in zip(record.splits, found.rows, strict=True):
             result = {"split": row["split"]} | {name: test.get(name) for name in metrics}
             result |= {"positive": found.positive}
-            result |= {name: row.get(name) for name in MEASURED}
+            result |= {name: row.get(name) for name in costs}
             yield head | result | {f"graphs_{name}": row["graphs"][name] for name in ("train", "test")} | tail
 
 
@@ -234,7 +239,7 @@ def _plain(value: Any) -> Any:
 
 def write_csv(store: Path, path: Path, positive: str | None = None) -> list[str]:
     """Write the rows of a store as CSV; what is wrong with its files. For `positive` see `rows`."""
-    book = read_book(store)
+    book = with_choices(read_book(store))
     table = list(_rows(book, positive))
     if not table:
         raise UserError(f"{store} has no finished cells to write")

@@ -20,21 +20,20 @@ from cgipool.study.stored import read_stored, write_stored
 from cgipool.training.result import Log, read_row
 
 POINTS = 60
-COURSES = ("train_loss", "val_loss", "val_accuracy")
 ARCHIVED = "commit.txt"
 """Beside this file; `git archive` writes the commit into it (see .gitattributes)."""
 
 
-def split_rows(folder: Path) -> list[dict[str, Any]]:
-    """One row per split of a training folder, as records.py tells."""
+def split_rows(folder: Path, metric: str = "accuracy") -> list[dict[str, Any]]:
+    """One row per split of a training folder, see `records.Record.splits`; `metric` is the task's primary metric."""
     sizes = {
         split["index"]: {side: len(split[side]) for side in ("train", "val", "test")}
         for split in read_json(folder / "splits.json")["splits"]
     }
-    return [_row(part, sizes) for part in sorted(folder.glob("split-*"))]
+    return [_row(part, sizes, f"val_{metric}") for part in sorted(folder.glob("split-*"))]
 
 
-def _row(folder: Path, sizes: dict[int, dict[str, int]]) -> dict[str, Any]:
+def _row(folder: Path, sizes: dict[int, dict[str, int]], score: str) -> dict[str, Any]:
     result = read_row(folder)
     members = result.get("members", [result])
     bests = [member["best_epoch"] for member in members]
@@ -47,33 +46,34 @@ def _row(folder: Path, sizes: dict[int, dict[str, int]]) -> dict[str, Any]:
     row = {
         name: result[name] for name in ("split", "epochs", "best_epoch", "val_loss", "test", "parameters", "seconds")
     }
-    row |= {"val_accuracy": _val_accuracy(trained, bests)}
-    row |= {"graphs": sizes[result["split"]], "curve": _curve(shown), "diagnostics": _diagnostics(shown, bests[0])}
+    row |= {score: _val_score(trained, bests, score)}
+    curves = ("train_loss", "val_loss", score)
+    row |= {"graphs": sizes[result["split"]], "curve": _curve(shown, curves)}
+    row |= {"diagnostics": _diagnostics(shown, bests[0], {"epoch", "seconds", *curves})}
     return row | ({"members": result["members"]} if "members" in result else {})
 
 
-def _val_accuracy(trained: list[list[dict[str, Any]]], bests: list[int]) -> float | None:
+def _val_score(trained: list[list[dict[str, Any]]], bests: list[int], score: str) -> float | None:
     """At the best epoch, and of an ensemble the mean over its members, each at its own; None without a log."""
-    found = [
-        row["val_accuracy"]
-        for epochs, best in zip(trained, bests, strict=True)
-        for row in epochs
-        if row["epoch"] == best
-    ]
+    found = [row[score] for epochs, best in zip(trained, bests, strict=True) for row in epochs if row["epoch"] == best]
     return None if len(found) < len(bests) or None in found else float(np.mean(found))
 
 
-def _curve(epochs: list[dict[str, Any]]) -> dict[str, list[Any]]:
+def _curve(epochs: list[dict[str, Any]], names: tuple[str, ...]) -> dict[str, list[Any]]:
     chosen = np.unique(np.linspace(0, len(epochs) - 1, min(POINTS, len(epochs))).round().astype(int))
     rows = [epochs[i] for i in chosen]
-    return {"epoch": [row["epoch"] for row in rows]} | {name: [_short(row[name]) for row in rows] for name in COURSES}
+    return {"epoch": [row["epoch"] for row in rows]} | {name: [_short(row[name]) for row in rows] for name in names}
 
 
-def _diagnostics(epochs: list[dict[str, Any]], best: int) -> dict[str, list[Any]]:
-    """What the method told of itself in the best epoch, by level."""
+def _diagnostics(epochs: list[dict[str, Any]], best: int, plain: set[str]) -> dict[str, list[Any]]:
+    """What the method reported in the best epoch, by level: all lists but the `plain` columns of the log."""
     rows = [row for row in epochs if row["epoch"] == best]
-    plain = {"epoch", "seconds", *COURSES}
-    return {name: list(map(_short, value)) for row in rows for name, value in row.items() if name not in plain}
+    return {
+        name: list(map(_short, value))
+        for row in rows
+        for name, value in row.items()
+        if name not in plain and isinstance(value, list)
+    }
 
 
 def _short(value: float | None) -> float | None:

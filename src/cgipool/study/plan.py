@@ -3,33 +3,36 @@
 name, title, about, source     what it is, and where the published numbers are from
 baseline                       the method that the others are compared with
 curves                         the axis to draw curves over; without it the study is a table
-[protocol]                     splits, first, seed, split_kind, ensemble
+[protocol]                     splits, first, seed, split_kind, ensemble, seeds, select, time, sample_weight
 [settings]                     recipe, and any of its settings to change for all cells
 [axes]                         method, dataset, and any setting that varies; cells are all combinations
 [data]                         NAME = "path", from the file's folder: data sets of the user's own
-[published.METHOD]             DATASET = [mean, ±] in percent
+[published.METHOD]             DATASET = [mean, ±], shares in percent
+metric, margin, [contrasts], [ceiling], [[choices]]    see analysis.py
 """
 
 import functools
 import itertools
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cgipool.data.splits import KINDS
 from cgipool.errors import UserError, excerpt, unknown
 from cgipool.files import names_a_file, parsing, read_regular
 from cgipool.pool import METHODS, method_named
-from cgipool.study import fingerprints
-from cgipool.study.cell import Cell, Protocol
-from cgipool.study.records import place_in_words
+from cgipool.study import analysis
+from cgipool.study.analysis import Analysis
+from cgipool.study.cell import Cell, Protocol, of_kind, protocol_of
+from cgipool.study.records import key_of, place_in_words
 from cgipool.study.sets import Sets, family_in, origin_of, own_sets
+from cgipool.task.metrics import KNOWN, primary_of
 from cgipool.training.recipe import SETTINGS, Recipe, recipe_named, value_of
 
 TEXTS = ("name", "title", "about", "source", "baseline", "curves")
-TABLES = ("protocol", "settings", "axes", "data", "published")
+TABLES = ("protocol", "settings", "axes", "data", "published", *analysis.TABLES)
+OTHERS = (*analysis.VALUES, "choices")
 DEEPEST = 10
 """How deeply tables and lists of a file may be nested."""
 
@@ -52,18 +55,34 @@ class Study:
     cells: list[Cell]
     skipped: tuple[str, ...] = ()
     """Data sets of the user's own that nobody asked for: they were not read, and `cells` has none of theirs."""
+    analysis: Analysis = field(default_factory=Analysis)
 
     def to_json(self) -> dict[str, Any]:
         """What a store keeps of it."""
-        known = {name: method.title for name, method in METHODS.items()} | {fingerprints.NAME: fingerprints.TITLE}
+        known = {name: method.title for name, method in METHODS.items()}
+        if {*self.axes["dataset"]} <= self.analysis.tasks.keys():
+            known |= {name: "No graph" for name, method in METHODS.items() if method.architecture == "constant"}
         titles = {value: known[value] for value in self.axes["method"] if value in known}
         texts = {name: getattr(self, name) for name in TEXTS}
-        cells = [
-            {"key": c.key, "at": c.at, "published": c.published and list(c.published)}
-            | ({"unread": list(c.unread)} if c.unread else {})
-            for c in self.cells
-        ]
-        return texts | {"axes": self.axes, "titles": {"method": titles}, "cells": cells}
+        told = texts | {"axes": self.axes, "titles": {"method": titles}, "cells": self._cells_json()}
+        how = self.analysis.to_json()
+        return told | ({"analysis": how} if how else {})
+
+    def _cells_json(self) -> list[dict[str, Any]]:
+        """The cells; those of the same place are the choices of one."""
+        places: dict[str, list[Cell]] = {}
+        for cell in self.cells:
+            places.setdefault(repr(cell.at), []).append(cell)
+        told = []
+        for first, *others in places.values():
+            value: dict[str, Any] = {"key": first.key, "at": first.at}
+            value["published"] = first.published and list(first.published)
+            value |= {"unread": list(first.unread)} if first.unread else {}
+            if first.choice is not None:
+                choices = [[cell.choice, cell.key] for cell in (first, *others)]
+                value |= {"key": key_of({"select": "nested", "choices": choices}), "choices": choices}
+            told.append(value)
+        return told
 
     def only(self, wanted: dict[str, list[str]]) -> list[Cell]:
         """The cells whose values on these axes are among those named; of several with one result, the first."""
@@ -114,16 +133,27 @@ def study_of(
     """A study from plain values; paths in it start in a folder. For `only` see `read_study`."""
     if "space" in given:
         raise UserError("this is a search file: run it with `cgipool study search`")
-    check_keys(given, TEXTS, TABLES)
+    check_keys(given, TEXTS, TABLES, OTHERS)
     axes = _axes(given.get("axes", {}))
     _check_wanted(only or {}, axes)
     needed = (only or {}).get("dataset", axes["dataset"])
-    sets = own_sets(given.get("data", {}), folder, axes["dataset"], needed)
-    skipped = tuple(name for name in axes["dataset"] if name in given.get("data", {}) and name not in sets)
     protocol = protocol_of(given.get("protocol", {}))
+    sets = own_sets(given.get("data", {}), folder, axes["dataset"], needed, protocol.columns)
+    skipped = tuple(name for name in axes["dataset"] if name in given.get("data", {}) and name not in sets)
     read = axes | {"dataset": [name for name in axes["dataset"] if name not in skipped]}
-    _check_published(given.get("published", {}), axes)
-    cells = _cells(read, sets, protocol, given.get("settings", {}), given.get("published", {}))
+    trivial = [name for name in axes["method"] if method_named(name).architecture in ("sum", "constant")]
+    tasks = {name: own.task for name, own in sets.items() if own.task != "classification"}
+    how = analysis.analysis_of(given, axes, seeds=protocol.seeds, trivial=trivial, tasks=tasks)
+    _check_published(given.get("published", {}), axes, how)
+    choices = _choices(given.get("choices"), protocol, given.get("settings", {}), axes)
+    cells = [
+        cell
+        for name, changes in choices.items()
+        for cell in _cells(read, sets, protocol, given.get("settings", {}) | changes, given.get("published", {}), name)
+    ]
+    places = {(repr(cell.at), cell.key) for cell in cells}
+    if len(places) < len(cells):
+        raise UserError("two of [[choices]] are the same settings")
     curves, baseline = given.get("curves"), given.get("baseline")
     if curves is not None and curves not in axes:
         raise unknown("axis in curves", curves, axes)
@@ -135,7 +165,7 @@ def study_of(
     if curves in ("method", "dataset"):
         raise UserError("curves must name a setting, not method or dataset")
     texts = (name, given.get("title", name), given.get("about", ""), given.get("source", ""))
-    return Study(*texts, baseline, curves, axes, cells, skipped)
+    return Study(*texts, baseline, curves, axes, cells, skipped, how)
 
 
 def _check_wanted(wanted: Mapping[str, Sequence[str]], axes: Mapping[str, list[Any]]) -> None:
@@ -189,29 +219,38 @@ def _axes(given: dict[str, Any]) -> dict[str, list[Any]]:
     return {name: given[name] for name in (*first, *(name for name in given if name not in first))}
 
 
-def protocol_of(given: dict[str, Any]) -> Protocol:
-    """What [protocol] of a file says, checked."""
-    usual = Protocol()
-    for name, value in given.items():
-        if name not in Protocol.__dataclass_fields__:
-            raise unknown("key of [protocol]", name, Protocol.__dataclass_fields__)
-        kind = type(getattr(usual, name))
-        if type(value) is not kind:
-            raise UserError(f"{name} of [protocol] must be {'an integer' if kind is int else 'a string'}")
-    protocol = replace(usual, **given)
-    if protocol.splits < 1 or protocol.ensemble < 1 or protocol.first < 0 or protocol.seed < 0:
-        raise UserError("in [protocol], splits and ensemble must be at least 1, first and seed at least 0")
-    return _of_kind(protocol, protocol.split_kind)
-
-
-def _of_kind(protocol: Protocol, kind: str) -> Protocol:
-    if kind not in KINDS:
-        raise unknown("kind of split", str(kind), KINDS)
-    return replace(protocol, split_kind=kind)
+def _choices(
+    given: Any, protocol: Protocol, settings: dict[str, Any], axes: dict[str, list[Any]]
+) -> dict[str | None, dict[str, Any]]:
+    """By name, what each of [[choices]] changes; without nested selection one unnamed choice that changes nothing."""
+    if (protocol.select == "nested") != (given is not None):
+        raise UserError('[[choices]] and select = "nested" in [protocol] need each other')
+    if given is None:
+        return {None: {}}
+    if not isinstance(given, list) or len(given) < 2 or not all(isinstance(one, dict) for one in given):
+        raise UserError("[[choices]] must be at least two tables of settings")
+    found: dict[str | None, dict[str, Any]] = {}
+    for one in given:
+        changes = {name: value for name, value in one.items() if name != "name"}
+        check_settings(changes, "choices")
+        for name in changes:
+            if name in axes:
+                raise UserError(f"{name} appears in both [[choices]] and [axes]")
+        words = place_in_words(changes) or "as in [settings]"
+        name = one.get("name", words)
+        if not isinstance(name, str) or name in found:
+            raise UserError(f"[[choices]] needs a different name, a string, for each of its tables: {name!r}")
+        found[name] = changes
+    return found
 
 
 def _cells(
-    axes: dict[str, list[Any]], sets: Sets, protocol: Protocol, settings: dict[str, Any], published: dict[str, Any]
+    axes: dict[str, list[Any]],
+    sets: Sets,
+    protocol: Protocol,
+    settings: dict[str, Any],
+    published: dict[str, Any],
+    choice: str | None,
 ) -> list[Cell]:
     check_settings(settings, "settings")
     for name in settings:
@@ -228,16 +267,18 @@ def _cells(
             usual = recipe_of({name: value for name, value in given.items() if name not in unread}, family)
             recipe = recipe_of(given | {name: _shared(axes[name], usual, name) for name in unread}, family)
         numbers = published.get(method, {}).get(dataset)
+        drawn = of_kind(protocol, at.get("split_kind", protocol.split_kind))
         cells.append(
             Cell(
                 method,
                 dataset,
                 recipe,
-                _of_kind(protocol, at.get("split_kind", protocol.split_kind)),
+                drawn.of_method(method),
                 at,
                 None if numbers is None else (numbers[0], numbers[1]),
                 unread=tuple(name for name in unread if len(axes[name]) > 1),
-                **origin_of(sets, dataset),
+                choice=choice,
+                **origin_of(sets, dataset, recipe, drawn.columns),
             )
         )
     if len({cell.key for cell in cells}) < len({place_in_words(_read_part(cell)) for cell in cells}):
@@ -272,7 +313,7 @@ def recipe_of(given: dict[str, Any], family: str) -> Recipe:
     return recipe_named(given.get("recipe", "paper"), family).but(**changes)
 
 
-def _check_published(published: dict[str, Any], axes: dict[str, list[Any]]) -> None:
+def _check_published(published: dict[str, Any], axes: dict[str, list[Any]], how: Analysis) -> None:
     if published and len(axes) > 2:
         raise UserError("[published] needs [axes] with method and dataset only")
     for method, numbers in published.items():
@@ -284,5 +325,8 @@ def _check_published(published: dict[str, Any], axes: dict[str, list[Any]]) -> N
             if dataset not in axes["dataset"]:
                 raise unknown(f"data set in [published.{method}]", dataset, axes["dataset"])
             sound = isinstance(pair, list) and len(pair) == 2 and all(isinstance(v, int | float) for v in pair)
-            if not sound or not 0 <= pair[0] <= 100 or pair[1] < 0:
-                raise UserError(f"[published.{method}] {dataset} must be [mean, ±] in percent")
+            percent = KNOWN[primary_of(how.tasks.get(dataset, "classification"))].percent
+            if not sound or pair[1] < 0 or (percent and not 0 <= pair[0] <= 100):
+                raise UserError(
+                    f"[published.{method}] {dataset} must be [mean, ±]" + (" in percent" if percent else "")
+                )

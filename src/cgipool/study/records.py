@@ -19,10 +19,11 @@ from types import NoneType
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cgipool.errors import UserError, excerpt, printable
+from cgipool.study.analysis import Analysis
 from cgipool.study.stored import check_number, check_provenance, check_row, parts_of, read_stored
+from cgipool.task.metrics import METRICS, primary_of
 
 T = TypeVar("T")
 
@@ -56,33 +57,30 @@ class Record:
     cell: dict[str, Any]
     """What determines the result: method, dataset, recipe (all settings), seed, splits, first, split_kind, ensemble."""
     splits: list[dict[str, Any]]
-    """Per split: split, epochs, best_epoch, val_loss and val_accuracy (at the best epoch), test (metrics by name,
-    shares; those of every class under per_class), graphs (train, val, test), parameters, seconds, curve (epoch,
-    train_loss, val_loss, val_accuracy), diagnostics (at the best epoch); of an ensemble also members, each with
-    test_accuracy, epochs, best_epoch and val_loss."""
+    """Per split: split, epochs, best_epoch, val_loss and val_METRIC (at the best epoch; METRIC is the primary metric of
+    the task, accuracy for classes), test (metrics by name, shares; those of every class or target column under
+    per_class or per_column), graphs (train, val, test), parameters, seconds, curve (epoch, train_loss, val_loss,
+    val_METRIC), diagnostics (at the best epoch); of an ensemble also members, each with test_METRIC, test, epochs,
+    best_epoch and val_loss."""
     provenance: dict[str, Any]
-    """command, versions, commit, device, precision, started, finished, seconds, data and splits (hashes), classes
-    (their names, and which one is positive unless another is asked for)."""
+    """command, versions, commit, device, precision, started, finished, seconds, data and splits (hashes); classes
+    (their names, and which one is positive unless another is asked for), or task and columns (of the targets)."""
+
+    @property
+    def task(self) -> str:
+        """What was predicted."""
+        return str(self.provenance.get("task", "classification"))
+
+    @property
+    def primary(self) -> str:
+        """The metric by which models of its task are compared."""
+        return primary_of(self.task)
 
     @property
     def recipe(self) -> str:
         """The name of the recipe that its settings came from."""
         recipe = self.cell.get("recipe")
         return str(recipe.get("name", "")) if isinstance(recipe, dict) else ""
-
-    def accuracies(self) -> dict[int, float]:
-        """One test accuracy per split, a share, by the split's number."""
-        return {row["split"]: float(row["test"]["accuracy"]) for row in self.splits}
-
-    def members(self) -> dict[int, float]:
-        """Of an ensemble, the mean test accuracy of its members on each split; nothing of other cells."""
-        rows = [row for row in self.splits if row.get("members")]
-        return {row["split"]: float(np.mean([member["test_accuracy"] for member in row["members"]])) for row in rows}
-
-    def percent(self) -> NDArray[np.float64]:
-        """[splits] test accuracies in percent, by number of split."""
-        values = self.accuracies()
-        return np.array([100.0 * values[split] for split in sorted(values)])
 
     @property
     def test_graphs(self) -> int:
@@ -106,6 +104,13 @@ class Wanted:
     """The paper's mean and its ±, in percent, if it prints them."""
     unread: tuple[str, ...] = ()
     """Axes whose setting the method does not read: cells that differ in these alone are one result."""
+    choices: tuple[tuple[str, str], ...] = ()
+    """Names and keys of the cells among which each split chooses; empty without nested selection."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The cells that are trained for it."""
+        return tuple(key for _, key in self.choices) or (self.key,)
 
     @property
     def name(self) -> str:
@@ -131,6 +136,8 @@ class StudyRecord:
     baseline: str | None
     """The method that the others are compared with."""
     cells: list[Wanted]
+    analysis: Analysis = field(default_factory=Analysis)
+    """How its results are read and compared."""
 
     def written(self, axis: str, value: Any) -> str:
         """How a value of an axis is written."""
@@ -217,13 +224,13 @@ def read_searches(folder: Path, book: Book) -> list[SearchRecord]:
     return searches
 
 
-def validation_accuracy(row: dict[str, Any]) -> float | None:
-    """Of a split at its best epoch. Records made before it was kept have it on their thinned curve: at the epoch
-    nearest to the best one, the earlier of two. None where a split has neither."""
-    if row.get("val_accuracy") is not None:
-        return float(row["val_accuracy"])
+def validation_score(row: dict[str, Any], metric: str) -> float | None:
+    """A primary metric on a split's validation graphs at the best epoch. Records made before it was kept have it on
+    their thinned curve: at the epoch nearest to the best one, the earlier of two. None where a split has neither."""
+    if row.get(f"val_{metric}") is not None:
+        return float(row[f"val_{metric}"])
     curve = row.get("curve", {})
-    points = zip(curve.get("epoch", []), curve.get("val_accuracy", []), strict=False)
+    points = zip(curve.get("epoch", []), curve.get(f"val_{metric}", []), strict=False)
     known = [(abs(epoch - row["best_epoch"]), epoch, value) for epoch, value in points if value is not None]
     return float(min(known)[2]) if known else None
 
@@ -259,9 +266,11 @@ def record_of(value: dict[str, Any]) -> Record:
     key_of(record.cell)  # fails where it holds what JSON does not have, such as NaN
     if not record.splits:
         raise ValueError("it has no splits")
+    if record.task not in METRICS:
+        raise ValueError(f"its task {excerpt(record.task)!r} is unknown")
     for row in record.splits:
-        check_row(row)
-    if len(record.accuracies()) < len(record.splits):
+        check_row(row, record.primary)
+    if len({row["split"] for row in record.splits}) < len(record.splits):
         raise ValueError("it has two results of one split")
     return record
 
@@ -277,20 +286,23 @@ def _study(value: dict[str, Any]) -> StudyRecord:
     parts_of(titles, **dict.fromkeys(titles, dict))
     for written in titles.values():
         parts_of(written, **dict.fromkeys(written, str))
-    return StudyRecord(name, title, about, source, axes, titles, curves, baseline, list(map(_wanted, value["cells"])))
+    cells = list(map(_wanted, value["cells"]))
+    analysis = Analysis.from_json(value.get("analysis", {}))
+    return StudyRecord(name, title, about, source, axes, titles, curves, baseline, cells, analysis)
 
 
 def _wanted(value: Any) -> Wanted:
     key, at = parts_of(value, key=str, at=dict)
     _plain([*at.values(), *(value.get("published") or ())])
     unread = tuple(axis for axis in at if axis in value.get("unread", ()))
+    choices = tuple((str(name), str(one)) for name, one in value.get("choices", ()))
     if value.get("published") is None:
-        return Wanted(key, at, unread=unread)
+        return Wanted(key, at, unread=unread, choices=choices)
     mean, spread = value["published"]
     check_number("published mean", mean)
     if spread is not None:
         check_number("published ±", spread)
-    return Wanted(key, at, (mean, spread), unread)
+    return Wanted(key, at, (mean, spread), unread, choices)
 
 
 def _search(value: dict[str, Any]) -> SearchRecord:

@@ -23,18 +23,18 @@ import numpy as np
 import torch
 
 from cgipool.data.graphs import GraphSet
-from cgipool.data.splits import random_splits
 from cgipool.errors import UserError
 from cgipool.files import read_json
-from cgipool.study import fingerprints
 from cgipool.study.cell import Cell
 from cgipool.study.claims import Claim
 from cgipool.study.gather import RunHistory, commit_of, processor, split_rows
 from cgipool.study.sets import graphs_of
 from cgipool.study.store import Store, now
+from cgipool.task.metrics import classes_of, primary_of
+from cgipool.training.folder import split_folder
 from cgipool.training.job import Job, Progress
-from cgipool.training.metrics import classes_of
-from cgipool.training.run import check_device, split_folder, train_tasks
+from cgipool.training.objective import checked_weights
+from cgipool.training.run import check_device, train_splits
 from cgipool.version import __version__
 
 
@@ -199,7 +199,9 @@ class Runner:
             if not claim.look():
                 return "elsewhere"
             work = self.store.work(cell.key)
-            self.store.finish(cell.key, cell.config, split_rows(work), self._provenance(cell, legs))
+            self.store.finish(
+                cell.key, cell.config, split_rows(work, primary_of(cell.task)), self._provenance(cell, legs)
+            )
         except Lost:
             return "elsewhere"
         except KeyboardInterrupt:
@@ -231,21 +233,26 @@ class Runner:
         elsewhere = begun.exists() and read_json(begun).get("device") != kind
         if not begun.exists() and folder.exists():  # killed before it was begun in earnest
             shutil.rmtree(folder)
-        if cell.method == fingerprints.NAME:
-            told = partial(self._told, cell, claim)
-            fingerprints.train_control(self.graphs[cell.dataset], cell, folder, told)
-            return
         check_device(self.device)
-        graphs, indices = self.graphs[cell.dataset], range(protocol.first, protocol.first + protocol.splits)
-        splits = random_splits(graphs, seed=protocol.seed, indices=indices, kind=protocol.split_kind)
-        train_tasks(
+        graphs = self.graphs[cell.dataset]
+        splits, given = protocol.draw(graphs), protocol.weights(graphs)
+        weight = None if given is None else checked_weights(given, graphs.n_graphs, splits)
+        train_splits(
             [
-                Job(cell.method, cell.recipe, split, protocol.seed, self.device, split_folder(folder, split.index))
+                Job(
+                    cell.method,
+                    cell.recipe,
+                    split,
+                    protocol.seed,
+                    self.device,
+                    split_folder(folder, split.index),
+                    sample_weight=weight,
+                )
                 for split in splits
             ],
             graphs,
             folder,
-            protocol.ensemble,
+            protocol.trainings,
             self.jobs,
             resume=not elsewhere,  # a run that another kind of device began cannot be resumed
             overwrite=elsewhere,
@@ -288,8 +295,12 @@ class Runner:
             "seconds": round(legs.seconds, 3),
             "data": run["content"],
             "splits": run["splits_content"],
-            "classes": classes_of(self.graphs[cell.dataset]).to_json(),
         }
+        graphs = self.graphs[cell.dataset]
+        if graphs.task == "classification":
+            told["classes"] = classes_of(graphs).to_json()
+        else:
+            told |= {"task": graphs.task, "columns": list(graphs.target_names)}
         return told | ({"legs": legs.legs} if len(legs.legs) > 1 else {})
 
 

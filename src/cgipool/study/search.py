@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from cgipool.errors import UserError
 from cgipool.study.cell import Cell, plain
-from cgipool.study.records import validation_accuracy
+from cgipool.study.records import validation_score
 from cgipool.study.search_file import BASE, Rung, Search, Trial
 from cgipool.study.sets import origin_of
 from cgipool.study.store import Store
 from cgipool.study.stored import write_stored
+from cgipool.task.metrics import primary_of
 from cgipool.training.recipe import Recipe
 
 Floats = NDArray[np.float64]
@@ -38,7 +39,7 @@ class Score:
     """What a trial is worth."""
 
     accuracy: Mean
-    """Over methods and data sets."""
+    """Over methods and data sets; of another task than classification, its primary metric."""
     difference: Mean
     """To the base, split by split; by this trials are ranked."""
     datasets: dict[str, Mean]
@@ -70,15 +71,16 @@ def mean_over(values: Floats) -> Mean:
     return Mean(float(values.mean()), math.sqrt(float(variance.sum())) / sets)
 
 
-def ranked(scores: Mapping[str, Score | None]) -> list[str]:
-    """The trials that have a score, best first; of equals the one that was named first."""
-    known = {name: score.difference.value for name, score in scores.items() if score is not None}
+def ranked(scores: Mapping[str, Score | None], sign: float = 1.0) -> list[str]:
+    """The trials that have a score, best first; of equals the one that was named first. `sign` is −1 for a metric of
+    which less is better."""
+    known = {name: sign * score.difference.value for name, score in scores.items() if score is not None}
     return sorted(known, key=lambda name: -round(known[name], DIGITS))
 
 
-def kept(scores: Mapping[str, Score | None], count: int, base: str) -> list[str]:
+def kept(scores: Mapping[str, Score | None], count: int, base: str, sign: float = 1.0) -> list[str]:
     """The base and the best of the others, `count` in all, in the order in which they were named."""
-    best = [name for name in ranked(scores) if name != base][: count - 1]
+    best = [name for name in ranked(scores, sign) if name != base][: count - 1]
     return [name for name in scores if name == base or name in best]
 
 
@@ -96,11 +98,18 @@ class Round:
     """Neither finished nor failed."""
     scores: dict[str, Score | None]
     """By trial, once no cell is waiting; None for one of which a cell failed."""
+    sign: float = 1.0
+    """−1 if less is better."""
+
+    @property
+    def names(self) -> list[str]:
+        """The trials that have a score, best first."""
+        return ranked(self.scores, self.sign)
 
     @property
     def best(self) -> Trial:
-        """The trial of the highest score, once there are scores."""
-        return self.trials[ranked(self.scores)[0]]
+        """The best trial, once there are scores."""
+        return self.trials[self.names[0]]
 
 
 class Results:
@@ -118,10 +127,18 @@ class Results:
             if self.store is None or not self.store.has(cell.key):
                 return None
             rows = self.store.told(cell.key)["splits"]
-            found = {row["split"]: validation_accuracy(row) for row in rows}
+            found = {row["split"]: validation_score(row, primary_of(cell.task)) for row in rows}
             first, splits = cell.protocol.first, cell.protocol.splits
             self._read[cell.key] = [found.get(split) for split in range(first, first + splits)]
         return self._read[cell.key]
+
+    def tests(self, cell: Cell) -> list[float | None] | None:
+        """The task's primary metric on the test graphs, one for each split; None where the cell is not finished."""
+        if self.store is None or not self.store.has(cell.key):
+            return None
+        rows = {row["split"]: row["test"].get(primary_of(cell.task)) for row in self.store.told(cell.key)["splits"]}
+        first, splits = cell.protocol.first, cell.protocol.splits
+        return [_rounded(rows.get(split)) for split in range(first, first + splits)]
 
     def waits(self, cell: Cell) -> bool:
         """Whether a cell is still to be trained."""
@@ -141,7 +158,7 @@ def cells_of(search: Search, rung: Rung, trial: Trial) -> list[Cell]:
             recipe,
             rung.protocol,
             {"setting": trial.name, "method": method, "dataset": dataset},
-            **origin_of(search.sets, dataset),
+            **origin_of(search.sets, dataset, recipe, rung.protocol.columns),
         )
         for method, dataset in rung.places
     ]
@@ -156,7 +173,7 @@ def rounds(search: Search, results: Results) -> list[Round]:
         if found[-1].waiting:
             return found
         if place + 1 < len(search.rungs):
-            names = kept(found[-1].scores, search.rungs[place + 1].count, BASE)
+            names = kept(found[-1].scores, search.rungs[place + 1].count, BASE, search.metric.sign)
             trials = [found[-1].trials[name] for name in names]
     winner = found[-1].best
     if search.apart is not None and winner.changes:
@@ -170,7 +187,7 @@ def _round(search: Search, rung: Rung, trials: Sequence[Trial], results: Results
     by_name = {trial.name: trial for trial in trials}
     known = {name: [results.accuracies(cell) for cell in group] for name, group in cells.items()}
     scores = {} if waiting else _scores(rung, known)
-    return Round(rung, by_name, cells, known, waiting, scores)
+    return Round(rung, by_name, cells, known, waiting, scores, search.metric.sign)
 
 
 def _scores(rung: Rung, known: dict[str, list[list[float | None] | None]]) -> dict[str, Score | None]:
@@ -207,14 +224,19 @@ def options_of(recipe: Recipe) -> str:
     return shlex.join(words)
 
 
-def summary(search: Search, found: Sequence[Round]) -> dict[str, Any]:
-    """The whole search as plain values: what was asked, every trial with its score, and the winner."""
+def summary(search: Search, found: Sequence[Round], results: Results | None = None) -> dict[str, Any]:
+    """The whole search as plain values: what was asked, every trial with its score, and the winner.
+
+    Once the search is over, also the test results of every trial. Nothing reads them before.
+    """
     winner = winner_of(search, found)
+    over = results is not None and winner is not None and not found[-1].waiting
+    tests = results.tests if results is not None and over else None
     return {
         **{name: getattr(search, name) for name in ("name", "title", "about", "methods", "datasets", "seed")},
         "base": search.space.base.to_json(),
         "space": search.space.choices,
-        "rungs": [_rung_json(rung, found) for rung in search.all_rungs],
+        "rungs": [_rung_json(rung, found, tests) for rung in search.all_rungs],
         "winner": None if winner is None else _winner_json(winner, search.space.recipe(winner)),
     }
 
@@ -224,7 +246,9 @@ def _winner_json(winner: Trial, recipe: Recipe) -> dict[str, Any]:
     return told | {"options": options_of(recipe), "recipe": recipe.to_json()}
 
 
-def _rung_json(rung: Rung, found: Sequence[Round]) -> dict[str, Any]:
+def _rung_json(
+    rung: Rung, found: Sequence[Round], tests: Callable[[Cell], list[float | None] | None] | None
+) -> dict[str, Any]:
     trials = []
     for one in (one for one in found if one.rung is rung):
         for name, trial in one.trials.items():
@@ -233,6 +257,7 @@ def _rung_json(rung: Rung, found: Sequence[Round]) -> dict[str, Any]:
             keys = [cell.key for cell in one.cells[name]]
             told: dict[str, Any] = {"name": name, "changes": trial.changes, "state": state, "cells": keys}
             told |= {"val_accuracy": [row and list(map(_rounded, row)) for row in one.accuracies[name]]}
+            told |= {} if tests is None else {"test": [tests(cell) for cell in one.cells[name]]}
             trials.append(told | {"score": None if given is None else asdict(given)})
     return asdict(rung) | {"trials": trials}
 
@@ -241,12 +266,12 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else round(value, 6)
 
 
-def write_summary(folder: Path, search: Search, found: Sequence[Round]) -> Path:
+def write_summary(folder: Path, search: Search, found: Sequence[Round], results: Results | None = None) -> Path:
     """Keep the summary in a store, as searches/NAME.json."""
     path = folder / "searches" / f"{search.name}.json"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}") from None
-    write_stored(path, summary(search, found))
+    write_stored(path, summary(search, found, results))
     return path

@@ -12,9 +12,10 @@ from typing import Any
 
 from cgipool.errors import UserError, counted, unknown
 from cgipool.pool import method_named
-from cgipool.study.cell import Protocol
-from cgipool.study.plan import check_keys, check_name, check_settings, protocol_of, read_toml, recipe_of
-from cgipool.study.sets import Sets, family_in, own_sets
+from cgipool.study.cell import Protocol, protocol_of
+from cgipool.study.plan import check_keys, check_name, check_settings, read_toml, recipe_of
+from cgipool.study.sets import Sets, family_in, own_sets, task_in
+from cgipool.task.metrics import KNOWN, Metric, primary_of
 from cgipool.training.recipe import SETTINGS, STRONG, Recipe, value_of
 
 BASE, WINNER = "base", "winner"
@@ -170,6 +171,16 @@ class Search:
     """The data sets of the user's own."""
 
     @property
+    def task(self) -> str:
+        """What all data sets have as targets."""
+        return task_in(self.sets, self.datasets[0])
+
+    @property
+    def metric(self) -> Metric:
+        """The metric on validation graphs by which settings are judged."""
+        return KNOWN[primary_of(self.task)]
+
+    @property
     def all_rungs(self) -> list[Rung]:
         """That round included."""
         return [*self.rungs, *([] if self.apart is None else [self.apart])]
@@ -187,13 +198,19 @@ def search_of(
     if "axes" in given:
         raise UserError("this is a study file: run it with `cgipool study run`")
     _check_keys(given)
-    sets = own_sets(given.get("data", {}), folder, _names(given, "datasets", "the file"))
+    columns = _protocol(given.get("protocol", {})).columns
+    sets = own_sets(given.get("data", {}), folder, _names(given, "datasets", "the file"), columns=columns)
     if family is not None:
         given = _on_family(given, family, sets)
     methods, datasets = (_names(given, key, "the file") for key in ("methods", "datasets"))
     for method in methods:
         method_named(method)
     families = sorted({family_in(sets, name) for name in datasets})
+    tasks = sorted({task_in(sets, name) for name in datasets})
+    if len(tasks) > 1:
+        raise UserError(
+            f"a search needs data sets of one task, as it averages their metric; these are {', '.join(tasks)}"
+        )
     space = space_of(_base(given.get("base", {}), families), given["space"])
     rungs = _rungs(given, space, methods, datasets)
     apart = rungs.pop() if "one_at_a_time" in given else None

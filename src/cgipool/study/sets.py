@@ -1,8 +1,10 @@
 """The data sets of a study: those known by name, and those of the user's own that a file's table [data] names."""
 
+import hashlib
+import json
 import os
-from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ from cgipool.data.splits import check_labelled
 from cgipool.errors import UserError, unknown
 from cgipool.files import names_a_file
 from cgipool.study.cell import Cell
-from cgipool.training.run import content_of
+from cgipool.training.folder import content_of
+from cgipool.training.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -22,8 +25,13 @@ class OwnSet:
 
     path: Path
     content: str
-    """The hash of all that a training reads of it."""
+    """The hash of all that a training reads of it, but for the features of edges."""
+    content_with_edges: str
+    """The hash with these."""
     family: str
+    task: str = "classification"
+    columns: dict[str, str] = field(default_factory=dict)
+    """The hashes of the columns that the protocol names."""
 
 
 Sets = Mapping[str, OwnSet]
@@ -31,10 +39,15 @@ Sets = Mapping[str, OwnSet]
 
 
 def own_sets(
-    given: Mapping[str, Any], folder: Path, wanted: Iterable[str], needed: Container[str] | None = None
+    given: Mapping[str, Any],
+    folder: Path,
+    wanted: Iterable[str],
+    needed: Container[str] | None = None,
+    columns: Sequence[str] = (),
 ) -> dict[str, OwnSet]:
     """What the table [data] of a file says, NAME = "path", of the sets that the file uses. Paths start in the file's
-    folder. An error unless every wanted set is known; only those that are needed (by default all) are read."""
+    folder. An error unless every wanted set is known; only those that are needed (by default all) are read. `columns`
+    are the columns of the sets that the protocol names."""
     for name, path in given.items():
         if name in CATALOGUE:
             raise UserError(f"[data] has {name}, which is a name of `cgipool data list`: choose another")
@@ -45,7 +58,7 @@ def own_sets(
     found = {}
     for name in wanted:
         if name in given and (needed is None or name in needed):
-            found[name] = _own_set(name, Path(os.path.normpath(folder / given[name])))
+            found[name] = _own_set(name, Path(os.path.normpath(folder / given[name])), columns)
         elif name in given or name in CATALOGUE:
             continue
         elif (folder / name).exists():
@@ -55,10 +68,12 @@ def own_sets(
     return found
 
 
-def _own_set(name: str, path: Path) -> OwnSet:
+def _own_set(name: str, path: Path, columns: Sequence[str]) -> OwnSet:
     graphs = load_dataset(path)
     check_labelled(graphs)
-    return OwnSet(path, content_of(graphs), family_of(name, labelled=graphs.category is not None))
+    contents = content_of(graphs), content_of(graphs, edges=True)
+    family = family_of(name, labelled=graphs.category is not None)
+    return OwnSet(path, *contents, family, graphs.task, {column: _digest(graphs, column) for column in columns})
 
 
 def family_in(sets: Sets, name: str) -> str:
@@ -66,9 +81,32 @@ def family_in(sets: Sets, name: str) -> str:
     return sets[name].family if name in sets else family_of(name)
 
 
-def origin_of(sets: Sets, name: str) -> dict[str, Any]:
+def origin_of(sets: Sets, name: str, recipe: Recipe, columns: Sequence[str] = ()) -> dict[str, Any]:
     """What a cell has to know of a data set beside its name."""
-    return {"path": sets[name].path, "content": sets[name].content} if name in sets else {}
+    if name not in sets:
+        return {}
+    found = sets[name]
+    content = found.content_with_edges if recipe.reads_edges else found.content
+    content = _combined(content, [found.columns[column] for column in columns])
+    return {"path": found.path, "content": content, "task": found.task}
+
+
+def content_for(graphs: GraphSet, recipe: Recipe, columns: Sequence[str]) -> str:
+    """The hash of all that a training by this recipe reads of a data set, and of the columns that a protocol names."""
+    return _combined(content_of(graphs, recipe.reads_edges), [_digest(graphs, column) for column in columns])
+
+
+def _digest(graphs: GraphSet, column: str) -> str:
+    return hashlib.sha256(json.dumps(graphs.column(column)).encode()).hexdigest()
+
+
+def _combined(content: str, digests: Sequence[str]) -> str:
+    return hashlib.sha256("".join([content, *digests]).encode()).hexdigest() if digests else content
+
+
+def task_in(sets: Sets, name: str) -> str:
+    """The task of a data set of a file; those of the catalogue have classes."""
+    return sets[name].task if name in sets else "classification"
 
 
 def graphs_of(cell: Cell) -> GraphSet:
@@ -76,6 +114,6 @@ def graphs_of(cell: Cell) -> GraphSet:
     if cell.path is None:
         return load_dataset(cell.dataset)
     graphs = load_dataset(cell.path)
-    if cell.content is not None and content_of(graphs) != cell.content:
+    if cell.content is not None and content_for(graphs, cell.recipe, cell.protocol.columns) != cell.content:
         raise UserError(f"{cell.path} is not what it was when the study was read")
     return replace(graphs, name=cell.dataset, checked=True)

@@ -1,7 +1,11 @@
-"""What can be said of accuracies over splits: pure functions of numbers, no torch.
+"""Statistics of results over splits: pure functions of numbers, no torch.
 
 The values of two methods belong together where they are of the same split. Intervals are two-sided. The functions know
 no unit, but for `binomial_floor` and `gap`, which take shares between 0 and 1.
+
+Two estimands occur. "For these graphs": the mean over random splits of one data set; errors are s / √n. "For new graphs
+like these": the difference between two methods trained on other samples of the same size; random splits share training
+graphs, so errors carry the correction of Nadeau and Bengio (2003).
 """
 
 import math
@@ -11,9 +15,9 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import chdtrc, ndtri, stdtr, stdtrit
 
 from cgipool.errors import UserError
-from cgipool.study.distributions import chi2_survival, studentized_range_quantile, t_quantile, t_two_sided
 
 Floats = NDArray[np.float64]
 Values = Sequence[float] | NDArray[np.floating]
@@ -50,7 +54,7 @@ class Paired:
 
 
 @dataclass(frozen=True)
-class Ranks:
+class AverageRanks:
     """Methods ranked on each data set, and the ranks averaged (Demšar 2006)."""
 
     methods: list[str]
@@ -90,21 +94,22 @@ class Gap:
     """The least spread over splits that the published accuracy can have."""
 
 
-def summary(values: Values, *, level: float = 0.95, draws: int = 10_000, seed: int = 0) -> Summary:
-    """Mean, spread, and the percentile bootstrap interval of the mean; the order of the values is of no matter.
+def summary(values: Values, *, level: float = 0.95) -> Summary:
+    """Mean, spread, and Student's t interval of the mean; the order of the values does not matter.
 
     The splits of one data set share graphs, so that `se` and the interval say how well the mean over such splits is
-    known, and not how well the accuracy on graphs from elsewhere is.
+    known ("for these graphs"), and not how well the result on graphs from elsewhere is.
     """
-    known = np.sort(_numbers(values))
+    known = np.sort(numbers_of(values))
     # Reckoned from the least, so that equal values have no spread, not even one of rounding.
     n, least, above = len(known), known[0], known - known[0]
     mean = float(least + above.mean())
     if n == 1:
         return Summary(n, mean)
     sd = float(above.std(ddof=1))
-    low, high = least + np.quantile(_mean_weights(n, draws, seed) @ above, _tails(level))
-    return Summary(n, mean, sd, sd / math.sqrt(n), float(low), float(high))
+    se = sd / math.sqrt(n)
+    reach = t_quantile(tails(level)[1], n - 1) * se
+    return Summary(n, mean, sd, se, mean - reach, mean + reach)
 
 
 def paired(
@@ -121,7 +126,7 @@ def paired(
     n = len(common)
     if n < 2:
         return None
-    ours, theirs = (_numbers([of[split] for split in common]) for of in (a, b))
+    ours, theirs = (numbers_of([of[split] for split in common]) for of in (a, b))
     rounding = ROUNDING * max(np.abs(ours).max(), np.abs(theirs).max())
     each = ours - theirs
     difference = float(each.mean())
@@ -129,7 +134,7 @@ def paired(
         return Paired(n, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0) if abs(difference) <= rounding else None
     se = math.sqrt(each.var(ddof=1) * (1 / n + test_to_train))
     t = difference / se
-    reach = t_quantile(_tails(level)[1], n - 1) * se
+    reach = t_quantile(tails(level)[1], n - 1) * se
     return Paired(n, difference, se, t, t_two_sided(t, n - 1), difference - reach, difference + reach)
 
 
@@ -140,7 +145,7 @@ def holm(p: Sequence[float]) -> list[float]:
     """
     if not len(p):
         return []
-    given = _numbers(p)
+    given = numbers_of(p)
     order = np.argsort(given, kind="stable")
     stepped = np.maximum.accumulate(given[order] * np.arange(len(given), 0, -1))
     adjusted = np.empty_like(given)
@@ -148,7 +153,7 @@ def holm(p: Sequence[float]) -> list[float]:
     return adjusted.tolist()
 
 
-def ranks(means: Mapping[str, Mapping[str, float]], *, alpha: float = 0.05) -> Ranks | None:
+def ranks(means: Mapping[str, Mapping[str, float]], *, alpha: float = 0.05) -> AverageRanks | None:
     """Rank methods by their means (method → data set → mean, higher is better) on the data sets that all of them have.
 
     Equal means share their ranks. None with fewer than two methods or two such data sets.
@@ -158,7 +163,7 @@ def ranks(means: Mapping[str, Mapping[str, float]], *, alpha: float = 0.05) -> R
     k, n = len(methods), len(datasets)
     if k < 2 or n < 2:
         return None
-    table = _numbers([means[method][name] for name in datasets for method in methods]).reshape(n, k)
+    table = numbers_of([means[method][name] for name in datasets for method in methods]).reshape(n, k)
     # From the middle rank: each method above pushes half a rank down, each below half a rank up.
     off = sign(table[:, None, :], table[:, :, None]).sum(2) / 2
     total, spread = off.sum(0), float((off**2).sum())
@@ -167,7 +172,7 @@ def ranks(means: Mapping[str, Mapping[str, float]], *, alpha: float = 0.05) -> R
     average = (total / n + (k + 1) / 2).tolist()
     difference = studentized_range_quantile(1 - alpha, k) / math.sqrt(2) * math.sqrt(k * (k + 1) / (6 * n))
     groups = _groups(dict(zip(methods, average, strict=True)), difference)
-    return Ranks(methods, datasets, average, chi2, chi2_survival(chi2, k - 1), difference, groups)
+    return AverageRanks(methods, datasets, average, chi2, float(chdtrc(k - 1, chi2)), difference, groups)
 
 
 def _groups(average: Mapping[str, float], difference: float) -> list[list[str]]:
@@ -198,12 +203,12 @@ def probability_of_improvement(
     generator = np.random.default_rng(seed)
     means, drawn = [], np.zeros(draws)
     for name in datasets:
-        x, y = (np.sort(_numbers(of[name])) for of in (a, b))
+        x, y = (np.sort(numbers_of(of[name])) for of in (a, b))
         wins = (1 + sign(x[:, None], y[None, :])) / 2
         means.append(wins.mean())
         of_x, of_y = (_resamples(generator, len(of), draws) / len(of) for of in (x, y))
         drawn += ((of_x @ wins) * of_y).sum(1)
-    low, high = np.quantile(drawn / len(datasets), _tails(level))
+    low, high = np.quantile(drawn / len(datasets), tails(level))
     return Improvement(float(np.mean(means)), float(low), float(high), datasets)
 
 
@@ -224,30 +229,35 @@ def gap(
     published: float,
     plus_minus: float | None,
     *,
-    test_graphs: int,
+    test_graphs: int | None,
     published_splits: int = 20,
     level: float = 0.95,
-) -> Gap:
-    """Our mean minus a published one, with the uncertainty of both; all in shares between 0 and 1.
+) -> Gap | None:
+    """Our mean minus a published one, with the uncertainty of both; accuracies in shares between 0 and 1.
 
     The published ± is taken for the standard deviation over splits, but for no less than the binomial floor at the
     published accuracy: a ± below the floor cannot be a spread over splits, unless by chance and by little. Without a ±
     the floor takes its place, and that of our standard error where we have one value. The variances of the two means
     add up; the interval is Welch's, which is wider the fewer splits the spreads are known from.
+
+    Metrics other than accuracy have no such floor: `test_graphs` is None, the floor 0. Without a spread on both sides
+    the result is None.
     """
-    floor = binomial_floor(published, test_graphs)
-    known = _numbers(values)
+    floor = 0.0 if test_graphs is None else binomial_floor(published, test_graphs)
+    known = numbers_of(values)
+    if test_graphs is None and (not plus_minus or len(known) < 2):
+        return None
     n, m = len(known), published_splits
     ours = (float(known.var(ddof=1)) / n, n - 1.0) if n > 1 else (floor**2, math.inf)
     spread = max(plus_minus or 0.0, floor)
     theirs = (spread**2 / m, max(m - 1.0, 1.0) if spread > floor else math.inf)
-    se, df = _welch(ours, theirs)
+    se, df = welch(ours, theirs)
     difference = float(known.mean()) - published
-    reach = t_quantile(_tails(level)[1], df) * se
+    reach = t_quantile(tails(level)[1], df) * se
     return Gap(difference, se, difference - reach, difference + reach, floor)
 
 
-def _welch(*parts: tuple[float, float]) -> tuple[float, float]:
+def welch(*parts: tuple[float, float]) -> tuple[float, float]:
     """The standard error of a sum, and its degrees of freedom (Welch and Satterthwaite), from those of its parts.
 
     A part is a variance and the degrees of freedom that it is known with, infinite for one that is not estimated.
@@ -257,7 +267,8 @@ def _welch(*parts: tuple[float, float]) -> tuple[float, float]:
     return math.sqrt(variance), variance**2 / doubt if doubt else math.inf
 
 
-def _numbers(values: Values) -> Floats:
+def numbers_of(values: Values) -> Floats:
+    """The values as an array; an error unless all are finite numbers."""
     known = np.asarray(values, dtype=np.float64)
     if not known.size:
         raise UserError("there is no value to do statistics on")
@@ -266,7 +277,7 @@ def _numbers(values: Values) -> Floats:
     return known
 
 
-def _tails(level: float) -> tuple[float, float]:
+def tails(level: float) -> tuple[float, float]:
     """The two quantiles that an interval of this level lies between."""
     if not 0 < level < 1:
         raise UserError(f"the level of an interval is between 0 and 1, not {level}")
@@ -285,12 +296,20 @@ def _resamples(generator: np.random.Generator, n: int, draws: int) -> Floats:
     return np.bincount(chosen.ravel(), minlength=draws * n).reshape(draws, n).astype(np.float64)
 
 
-@lru_cache(maxsize=4)
-def _mean_weights(n: int, draws: int, seed: int) -> Floats:
-    """[draws, n] weights whose product with n values is their mean in each bootstrap sample.
+def t_two_sided(t: float, df: float) -> float:
+    """The probability that |T| is at least |t|."""
+    return float(2 * stdtr(df, -abs(t)))
 
-    Kept, as the many cells of a study have the same number of splits and drawing takes longest.
-    """
-    weights = _resamples(np.random.default_rng(seed), n, draws) / n
-    weights.setflags(write=False)
-    return weights
+
+@lru_cache(maxsize=1024)
+def t_quantile(p: float, df: float) -> float:
+    """The value that T does not exceed with probability p, 0 < p < 1; infinite df means the normal distribution."""
+    return float(ndtri(p) if math.isinf(df) else stdtrit(df, p))
+
+
+@lru_cache(maxsize=64)
+def studentized_range_quantile(p: float, k: int) -> float:
+    """The value that the range of k standard normal variables does not exceed with probability p."""
+    from scipy.stats import studentized_range  # a slow import, for studies with ranks alone
+
+    return float(studentized_range.ppf(p, k, math.inf))

@@ -12,44 +12,53 @@ from typing import Any
 from cgipool.errors import UserError, excerpt
 from cgipool.files import parsing, read_json, sealed, unsealed, write_json
 
-TEXTS = ("command", "device", "kind", "precision", "started", "finished", "data", "splits")
-"""What is text in a provenance."""
+TEXTS = ("task", "command", "device", "kind", "precision", "started", "finished", "data", "splits")
+"""Names of texts in a provenance."""
 
-NUMBERS = ("epochs", "best_epoch", "val_loss", "parameters", "seconds", "val_accuracy")
-"""What is a number in the row of a split, where it is there."""
+NUMBERS = ("epochs", "best_epoch", "val_loss", "parameters", "seconds")
+"""Names of numbers in the row of a split; some rows lack some of them."""
 
 
-def check_provenance(told: dict[str, Any]) -> None:
-    """An error unless a provenance can be shown; older ones have fewer parts."""
-    for name, value in told.items():
+def check_provenance(provenance: dict[str, Any]) -> None:
+    """Raise an error unless a provenance can be shown; older ones have fewer parts."""
+    for name, value in provenance.items():
         if name in TEXTS:
-            parts_of(told, **{name: str})
+            parts_of(provenance, **{name: str})
         elif name == "seconds":
             check_number(name, value)
-    parts_of({"versions": {}, "legs": [], "commit": None} | told, versions=dict, legs=list, commit=(str, NoneType))
+    parts_of(
+        {"versions": {}, "legs": [], "commit": None} | provenance, versions=dict, legs=list, commit=(str, NoneType)
+    )
 
 
-def check_row(row: dict[str, Any]) -> None:
-    """An error unless the row of a split has an accuracy and sizes, and numbers where numbers are expected."""
+def check_row(row: dict[str, Any], metric: str = "accuracy") -> None:
+    """Raise an error unless the row of a split has the primary metric of its task and sizes, and numbers where numbers
+    are expected. Only accuracy is always defined; an area, for example, is not if all test graphs have one label."""
+
+    def check(values: dict[str, Any], name: str) -> None:
+        if values[name] is not None or metric == "accuracy":
+            check_number(name, values[name])
+
     parts_of(row, test=dict)
-    check_number("accuracy", row["test"]["accuracy"])
+    check(row["test"], metric)
     parts_of(row, split=int)
     parts_of(row["graphs"], train=int, test=int)
-    for name in NUMBERS:
+    for name in (*NUMBERS, f"val_{metric}"):
         if row.get(name) is not None:
             check_number(name, row[name])
     for member in row.get("members", []):
-        check_number("test_accuracy", member["test_accuracy"])
+        check(member, f"test_{metric}")
+        parts_of({"test": {}} | member, test=dict)
 
 
 def check_number(name: str, value: Any) -> None:
-    """An error unless a value is a finite number."""
+    """Raise an error unless a value is a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"its {name} is no number")
+        raise ValueError(f"its {name} is not a number")
 
 
 def parts_of(value: dict[str, Any], /, **kinds: Any) -> list[Any]:
-    """What stands under these names, in their order; an error unless each is of its kind."""
+    """Return the values of these names, in their order; raise an error unless each has its type."""
     for name, kind in kinds.items():
         if not isinstance(value[name], kind):
             raise ValueError(f"its {name} is of another kind, {type(value[name]).__name__}")
