@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from stores import full_store
 
 from cgipool.report import write_report
+from stores import full_store
 
 
 @pytest.fixture(scope="session")

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
-from stores import add_study, add_table, cell_of, fail
 
 from cgipool.report import write_report
 from cgipool.study.records import key_of
+from stores import add_study, add_table, cell_of, fail
 
 
 @pytest.fixture

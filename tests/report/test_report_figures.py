@@ -8,12 +8,12 @@ import matplotlib
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from stores import METHODS, add_cell, add_study
 
+from cgipool.report.drawing import PALETTE, looks
 from cgipool.report.figures import draw_curves, draw_ranks, draw_splits, draw_training, figures_of
-from cgipool.report.style import PALETTE, looks
 from cgipool.report.view import View, view_of
 from cgipool.study.records import read_book
+from stores import METHODS, add_cell, add_study
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -76,7 +76,7 @@ def test_strips_hold_every_split(store: Path):
     entry = shown.of("set2set", "NCI1")
     assert entry
     assert entry.record
-    assert figure.axes[0].get_lines()[0].get_xdata().tolist() == entry.record.percent().tolist()
+    assert figure.axes[0].get_lines()[0].get_xdata().tolist() == entry.measured.array.tolist()
     assert "failed" in [text.get_text() for text in figure.axes[5].texts]
     dots, bar, *_ = figure.axes[0].get_lines()
     assert set(bar.get_ydata()) == {0}

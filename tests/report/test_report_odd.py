@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from stores import add_cell, add_study, fail, write
 
 from cgipool.cli import main
 from cgipool.cli.study_tables import status_lines
@@ -22,6 +21,7 @@ from cgipool.study.claims import Claims
 from cgipool.study.exchange import export, merge, write_csv
 from cgipool.study.gather import RunHistory
 from cgipool.study.records import read_book, read_searches
+from stores import add_cell, add_study, fail, write
 
 ODD: list[Any] = [
     None, True, -1, 0, 3.5, 1e308, 10**400, 2**63, float("nan"), float("inf"), "", "x", "\ud800", "\x1b[31m", "=cmd",

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from cgipool.report.blocks import _ours
-from cgipool.report.courses import thinned
 from cgipool.report.page import SCRIPTS, _brief, in_script
-from cgipool.report.shown import axis, mean_and_error
-from cgipool.report.view import Entry
+from cgipool.report.page_cells import axis, mean_and_error
+from cgipool.report.training_curves import thinned
+from cgipool.report.view import CellResult
 from cgipool.study.records import Wanted, read_book
 from cgipool.study.statistics import Summary
 from report_pages import data_of
@@ -85,9 +85,9 @@ def test_a_figure_in_the_page_has_shorter_paths_and_the_same_text():
 
 
 def test_one_rounding_in_page_and_tables():
-    entry = Entry(Wanted("k", {}), 0, 0, "cgi", "NCI1", None, None, summary=Summary(3, 80.125001, 4.0, 2.795001))
-    assert (mean_and_error(entry.summary), _ours(entry)) == ("80.13 ± 2.80", "80.13 ± 2.80")
-    shown = json.loads(in_script({"text": mean_and_error(entry.summary), "value": entry.summary.se}))
+    entry = CellResult(Wanted("k", {}), 0, 0, "cgi", "NCI1", None, None, summary=Summary(3, 80.125001, 4.0, 2.795001))
+    assert (mean_and_error(entry.summary, 2), _ours(entry)) == ("80.13 ± 2.80", "80.13 ± 2.80")
+    shown = json.loads(in_script({"text": mean_and_error(entry.summary, 2), "value": entry.summary.se}))
     assert shown == {"text": "80.13 ± 2.80", "value": 2.795}, "numbers to draw by are rounded, those to read are text"
 
 

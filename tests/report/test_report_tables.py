@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from stores import METHODS, add_cell, add_study, fail, write
 
 from cgipool.report.blocks import Block
-from cgipool.report.page import study_shown
+from cgipool.report.page import study_data
 from cgipool.report.tables import LONGEST, _tex_tables, latex, markdown, tidy
 from cgipool.report.view import View, view_of
 from cgipool.study.records import read_book
+from stores import METHODS, add_cell, add_study, fail, write
 
 
 def only_view(store: Path) -> View:
@@ -61,7 +61,7 @@ def test_the_accuracy_table_by_hand(small: Path):
 
 
 def test_a_report_says_how_its_cells_were_trained(small: Path):
-    assert "2 of 6 cells are there; 1 failed, 3 missing. Recipe paper; 3 random splits." in markdown(only_view(small))
+    assert "2 of 6 cells are done; 1 failed, 3 missing. Recipe paper; 3 random splits." in markdown(only_view(small))
     path = next((small / "cells").iterdir())
     record = json.loads(path.read_text())
     record["cell"] |= {"ensemble": 10, "recipe": record["cell"]["recipe"] | {"name": "strong-social"}}
@@ -79,7 +79,7 @@ def test_each_table_has_its_words_and_numbers(written: Path):
     assert "47 comparisons" in text
     ranks = rows_of(text, "Average ranks")
     assert (len(ranks), ranks[2][0]) == (2 + 8, "CGIPool")
-    assert "Friedman: χ² = " in text
+    assert "Friedman test for equal methods: χ² = " in text
     assert "critical difference 4.70" in text  # 3.031 √(8·9 / (6·5))
     assert len(rows_of(text, "Probability of improvement")) == 2 + 7
     gaps = rows_of(text, "Gap to the published numbers")
@@ -201,9 +201,9 @@ def test_cells_along_a_setting_that_is_not_read_are_marked_as_one_result(tmp_pat
     write(path, study)
     view = only_view(tmp_path)
     text = markdown(view)
-    assert "2 of 2 cells are there." in text
+    assert "2 of 2 cells are done." in text
     assert text.count("‡") == 4 + 1, "every cell, and the footnote"
-    assert "‡ one result at several places: the method does not read ratio." in text
+    assert "‡ one result shown several times: the method does not use ratio." in text
     assert len(rows_of(text, "TopKPool against the others")) == 2 + 1
     assert "1 comparison of this study" in text
     entry = view.of("cgi", "ratio 0.2")
@@ -215,4 +215,4 @@ def test_cells_along_a_setting_that_is_not_read_are_marked_as_one_result(tmp_pat
     assert len(rows) == 4 * 20
     assert {row["unread"] for row in rows} == {"ratio"}
     cells = {entry.wanted.key: {} for entry in view.entries}
-    assert {tick for e in study_shown(view, {}, cells)["entries"] for tick in e["marks"]} >= {"‡"}
+    assert {tick for e in study_data(view, {}, cells)["entries"] for tick in e["marks"]} >= {"‡"}

@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
-from stores import METHODS, add_cell, add_study, cell_of, fail, write
 
 from cgipool.errors import UserError
 from cgipool.report.comparisons import ranks_among
-from cgipool.report.courses import POINTS, _quantiles, course, diagnostics, thinned
-from cgipool.report.view import Entry, View, check_study, view_of
+from cgipool.report.training_curves import POINTS, _quantiles, diagnostics, thinned, training_curve
+from cgipool.report.view import CellResult, View, view_of
+from cgipool.report.write import check_study
 from cgipool.study.records import Record, key_of, read_book
+from stores import METHODS, add_cell, add_study, cell_of, fail, write
 
 
 def view(store: Path, name: str) -> View:
@@ -21,7 +22,7 @@ def view(store: Path, name: str) -> View:
     return view_of(next(study for study in book.studies if study.name == name), book)
 
 
-def at(shown: View, method: str, context: str) -> Entry:
+def at(shown: View, method: str, context: str) -> CellResult:
     """The entry there, which must be there."""
     entry = shown.of(method, context)
     assert entry is not None
@@ -66,13 +67,13 @@ def test_differences_are_the_corrected_paired_test_with_holm(store: Path):
     shown = view(store, "table1")
     raw = {}
     for entry in shown.entries:
-        base = at(shown, "cgi", entry.context).record
-        if entry.method == "cgi" or entry.record is None:
+        base = at(shown, "cgi", entry.context).measured
+        if entry.method == "cgi" or entry.measured is None:
             assert entry.against is None
             continue
         assert base
         assert entry.against
-        each = base.percent() - entry.record.percent()
+        each = base.array - entry.measured.array
         t = each.mean() / math.sqrt(each.var(ddof=1) * (1 / 20 + 110 / 880))
         assert entry.against.paired.difference == pytest.approx(each.mean())
         assert entry.against.paired.p == pytest.approx(2 * stats.t.sf(abs(t), 19), rel=1e-6, abs=1e-12)
@@ -108,11 +109,11 @@ def test_cells_of_other_splits_are_not_paired(tmp_path: Path):
 
 def test_the_gap_is_in_percentage_points(store: Path):
     entry = at(view(store, "table1"), "cgi", "NCI1")
-    assert entry.record
+    assert entry.measured
     assert entry.gap
     assert entry.wanted.published
     published = entry.wanted.published[0]
-    assert entry.gap.difference == pytest.approx(entry.record.percent().mean() - published)
+    assert entry.gap.difference == pytest.approx(entry.measured.array.mean() - published)
     assert entry.gap.floor == pytest.approx(math.sqrt(published * (100 - published) / 110))
     assert entry.gap.low < entry.gap.difference < entry.gap.high
 
@@ -144,12 +145,12 @@ def record_with(curves: list[list[float | None]]) -> Record:
 
 
 def test_a_course_ends_where_fewer_than_half_of_the_splits_train():
-    found = course(record_with([[1.0, 2.0, 3.0, 9.0], [3.0, 4.0, 5.0], [5.0, None], [7.0]]), "val_loss")
+    found = training_curve(record_with([[1.0, 2.0, 3.0, 9.0], [3.0, 4.0, 5.0], [5.0, None], [7.0]]), "val_loss")
     assert found is not None
     assert (found.epoch, found.mean) == ([1, 2, 3], [4.0, 3.0, 4.0])
     assert found.low[0] == pytest.approx(np.quantile([1, 3, 5, 7], 0.1))
-    assert course(record_with([[1.0]]), "train_loss") is None
-    assert course(record_with([[None, None]]), "val_loss") is None
+    assert training_curve(record_with([[1.0]]), "train_loss") is None
+    assert training_curve(record_with([[None, None]]), "val_loss") is None
 
 
 def test_a_course_is_by_epoch_where_each_split_has_epochs_of_its_own():
@@ -158,7 +159,7 @@ def test_a_course_is_by_epoch_where_each_split_has_epochs_of_its_own():
     for end, points in ((100, 60), (300, 60), (400, 7)):
         epochs = np.linspace(1, end, points).round().astype(int)
         record.splits.append({"curve": {"epoch": epochs.tolist(), "val_loss": (epochs / 1000).tolist()}})
-    found = course(record, "val_loss")
+    found = training_curve(record, "val_loss")
     assert found is not None
     assert (found.epoch[0], found.epoch[-1], len(found.epoch)) == (1, 300, POINTS)
     assert found.mean == pytest.approx(np.array(found.epoch) / 1000)
@@ -187,17 +188,17 @@ def test_diagnostics_are_means_per_level():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"name": "../up"}, "no name of a file"),
-        ({"axes": {"method": ["cgi"]}}, "needs two axes"),
+        ({"name": "../up"}, "not a valid file name"),
+        ({"axes": {"method": ["cgi"]}}, "needs at least two axes"),
         ({"curves": "ratio"}, "no axis 'ratio'"),
-        ({"axes": {"method": ["sag"], "dataset": ["NCI1"]}}, "no place on the axis 'method'"),
+        ({"axes": {"method": ["sag"], "dataset": ["NCI1"]}}, "no valid value on axis 'method'"),
         (
             {"cells": [{"key": "k", "at": {"method": "cgi", "dataset": "NCI1"}, "published": [178.0, 1]}]},
-            "no percentage",
+            "must be percentages",
         ),
         (
             {"cells": [{"key": "k", "at": {"method": "cgi", "dataset": "NCI1"}, "published": [78.0, 1e308]}]},
-            "no percentage",
+            "must be percentages",
         ),
     ],
 )

@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 
 import pytest
-from stores import DATASETS, METHODS, add_cell, add_study, add_table, cell_of, fail, level_of, record_of, write
 
 from cgipool.cli import main
 from cgipool.errors import UserError
 from cgipool.report import write_report
 from cgipool.study.records import key_of
+from stores import DATASETS, METHODS, add_cell, add_study, add_table, cell_of, fail, level_of, record_of, write
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -59,7 +59,7 @@ def test_what_is_wrong_is_told_by_name_and_the_rest_is_reported(damaged: tuple[P
     assert "damaged" in told["truncated"][0]
     assert "another version" in told["outdated"][0]
     assert "two results of one cell" in told["conflicting"][0]
-    assert "not a share between 0 and 1" in told["impossible"][0]
+    assert "a value of accuracy that is not between 0 and 1" in told["impossible"][0]
     assert all(line.startswith("cells/") for line in report.problems), "relative to the store"
     assert (report.present, report.wanted) == (3, 6)
     text = (tmp_path / "out" / "small.md").read_text()
@@ -82,8 +82,8 @@ def test_cells_that_no_table_can_show_are_told(tmp_path: Path):
     report = write_report(tmp_path, tmp_path / "out")
     assert report.present == 0
     assert sorted(line.split(": ")[1] for line in report.problems) == [
-        "a split in it has no graphs",
-        *["its settings, numbers, curves, diagnostics or provenance are not of this format"] * 3,
+        *["its settings, numbers, curves, diagnostics or provenance have the wrong format"] * 3,
+        "one of its splits has no training or test graphs",
     ]
 
 
@@ -125,7 +125,7 @@ def test_the_command_says_what_it_wrote(store: Path, tmp_path: Path, capsys: pyt
     lines = capsys.readouterr().out.splitlines()
     files = [Path(line) for line in lines if line.startswith(str(tmp_path))]
     assert sorted(files) == sorted((tmp_path / "out").iterdir())
-    assert lines[-2:] == ["figure3: 32 of 32 cells are there", "32 of 32 cells are there"]
+    assert lines[-2:] == ["figure3: 32 of 32 cells are done", "32 of 32 cells are done"]
 
 
 def test_the_command_tells_problems_and_succeeds(
@@ -135,13 +135,13 @@ def test_the_command_tells_problems_and_succeeds(
     out = capsys.readouterr().out
     assert f"problem: cells/{damaged[1]['truncated']}.json is damaged" in out
     assert out.count("problem: ") == 4
-    assert "small: 3 of 6 cells are there; 1 failed, 2 missing" in out
+    assert "small: 3 of 6 cells are done; 1 failed, 2 missing" in out
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["report", "nowhere"], "nowhere is no store"),
+        (["report", "nowhere"], "nowhere is not a store"),
         (["report", "empty"], "empty is no store"),
         (["report", "bare"], "bare has no study"),
         (["report", "store", "--study", "smal"], "did you mean 'small'"),

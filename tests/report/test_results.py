@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from stores import add_cell, add_study, write
 
 import paired_tables
 import results
 import results_tables
 from cgipool.study.plan import read_study
 from cgipool.study.records import key_of, read_book
+from stores import add_cell, add_study, write
 
 STUDIES = results.REPOSITORY / "studies"
 
@@ -23,7 +23,7 @@ def test_pages_and_figures_are_as_results_has_them() -> None:
 @pytest.mark.parametrize("store", [store for store in results.STORES if (store / "cells").is_dir()], ids=str)
 def test_results_are_cells_of_the_studies_made_by_runs(store: Path) -> None:
     book = read_book(store)
-    studies = [read_study(path) for path in STUDIES.glob("*.toml") if not path.stem.startswith("search")]
+    studies = [read_study(STUDIES / f"{study.name}.toml") for study in book.studies]
     wanted = {cell.key for study in studies for cell in study.cells}
     assert book.problems == []
     assert book.records.keys() <= wanted
@@ -58,7 +58,7 @@ def test_differences_are_those_of_the_means(found: results.Results) -> None:
     one, other = (next(e for e in found.studies[name].entries if e.record) for name in ("distinct", "table1"))
     assert one.record is not None
     assert other.record is not None
-    a, b = one.record.percent(), other.record.percent()
+    a, b = one.measured.array, other.measured.array
     se = np.sqrt(a.var(ddof=1) / len(a) + b.var(ddof=1) / len(b))
     assert results_tables.minus(one, other) == f"{a.mean() - b.mean():+.2f} ± {se:.2f}".replace("-", "−")
     assert results_tables.minus(one, None) == "–"
@@ -87,6 +87,34 @@ def test_paired_differences_are_of_the_same_splits(tmp_path: Path) -> None:
     se = each.std(ddof=1) * np.sqrt(1 / 20 + one.record.test_to_train)
     found = dict(rows(paired_tables.controls(views)))
     assert found == {"TopKPool": f"+{each.mean():.2f} ± {se:.2f} ▲", "CGIPool": "–"}
+
+
+def test_classical_methods_are_paired_with_no_pooling(tmp_path: Path) -> None:
+    """WL is two points above no pooling on every split but one; it has no cell on NCI109."""
+    for name, methods in (("classical", ["wl"]), ("strong", ["none", "cgi"])):
+        add_study(tmp_path, name, {"method": methods, "dataset": ["NCI1", "NCI109"]})
+    values = {"none": np.linspace(70.0, 80.0, 20), "cgi": np.full(20, 71.0)}
+    values["wl"] = values["none"] + 2.0
+    values["wl"][0] += 1.0
+    for method, each in values.items():
+        path = add_cell(tmp_path, {"method": method, "dataset": "NCI1"}, 75.0)
+        record = json.loads(path.read_text())
+        for row, value in zip(record["splits"], each, strict=True):
+            row["test"]["accuracy"] = value / 100
+        write(path, record)
+    views = results.read(tmp_path).studies
+    one = views["classical"].of("wl", "NCI1")
+    assert one is not None
+    assert one.record is not None
+    difference = np.array([2.0] * 19 + [3.0])
+    se = difference.std(ddof=1) * np.sqrt(1 / 20 + one.record.test_to_train)
+    means = {name: f"{each.mean():.2f} ± {each.std(ddof=1) / np.sqrt(20):.2f}" for name, each in values.items()}
+    assert rows(paired_tables.classical(views)) == [
+        ["wl", means["wl"], "–"],
+        ["minus no pooling", f"+{difference.mean():.2f} ± {se:.2f} ▲", "–"],
+        ["none", means["none"], "–"],
+        ["CGIPool", means["cgi"], "–"],
+    ]
 
 
 def test_ensembles_are_paired_with_the_mean_of_their_members(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The report of a store: tables, figures and one page, read from the store alone. No torch."""
+"""Write the report of a result store: tables, figures and one HTML page. Does not import torch."""
 
 from cgipool.report.write import Report, write_report
 

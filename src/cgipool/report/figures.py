@@ -1,26 +1,25 @@
-"""The figures of a study as SVG text: the same study gives the same bytes."""
+"""Draw the figures of a study as SVG text. The same study always gives the same bytes."""
 
-import io
 from collections.abc import Callable
 from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from cgipool.report.blocks import number
-from cgipool.report.courses import course, diagnostics
-from cgipool.report.style import FAINT, INK, STYLE, WIDTH, Look, looks, panels, short
-from cgipool.report.view import Entry, View
-from cgipool.study.statistics import Ranks
+from cgipool.report.blocks import number, quantity
+from cgipool.report.drawing import FAINT, INK, STYLE, WIDTH, Look, axis_title, looks, panels, short, svg_of
+from cgipool.report.forest import draw_forest
+from cgipool.report.training_curves import diagnostics, training_curve
+from cgipool.report.view import CellResult, View
+from cgipool.study.statistics import AverageRanks
 
 WIDE = 50.0
-"""Values whose largest is so many times the smallest above zero are shown on a logarithmic axis."""
+"""The axis is logarithmic if the largest value is at least this many times the smallest positive one."""
 
 
 def draw_curves(view: View) -> Figure | None:
-    """Per context, accuracy over the abscissa: a line per method, its band the bootstrap interval of the mean."""
+    """Results over the x-axis, a panel per context: a line per method, with the 95 % interval of the mean."""
     if view.study.curves is None:
         return None
     groups = _groups(view)
@@ -31,17 +30,18 @@ def draw_curves(view: View) -> Figure | None:
             entries = [entry for entry in lines.get(method, []) if entry.summary]
             if entries:
                 handles.setdefault(short(view.title(method)), _curve(panel, view, entries, look))
+        _draw_ceiling(panel, view, next(iter(lines.values())), handles)
         panel.set_title(short(group))
-        _abscissa(panel, view)
+        _draw_x_axis(panel, view)
         panel.grid(axis="y")
-    axes[0].set_ylabel("test accuracy, percent")
+    axes[0].set_ylabel("test " + axis_title(view))
     if len(handles) > 1:
         figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=min(len(handles), 6))
     return figure if handles else None
 
 
 def draw_diagnostics(view: View) -> Figure | None:
-    """Per diagnostic and context, one line per level of the network over the abscissa, of the baseline."""
+    """Diagnostics of the baseline over the x-axis, a panel per diagnostic and context: a line per level."""
     if view.study.curves is None:
         return None
     method = view.study.baseline if view.study.baseline in view.methods else view.methods[0]
@@ -61,7 +61,7 @@ def draw_diagnostics(view: View) -> Figure | None:
             panel.plot(*zip(*points, strict=True), color=look.colour, ls=look.dashes, marker=look.marker, ms=4)
             panel.annotate(f"{level + 1}", points[-1], (5, 0), textcoords="offset points", va="center", fontsize=7)
         panel.set_title(f"{short(group)}: {short(name)}")
-        _abscissa(panel, view)
+        _draw_x_axis(panel, view)
     figure.supxlabel(
         f"{view.title(method)} at the best epoch, mean over splits; a line per level, with its number",
         fontsize=8,
@@ -70,17 +70,26 @@ def draw_diagnostics(view: View) -> Figure | None:
     return figure
 
 
-def _groups(view: View) -> dict[str, dict[str, list[Entry]]]:
-    """Entries by what is neither method nor abscissa, then by method, each list in the order of the abscissa."""
-    found: dict[str, dict[str, list[Entry]]] = {}
-    axes = [axis for axis in view.layout.study.axes if axis not in (view.layout.methods, view.study.curves)]
+def _draw_ceiling(panel: Axes, view: View, entries: list[CellResult], handles: dict[str, Any]) -> None:
+    """The best possible result on the panel's data set, if the study names it."""
+    bound = view.study.analysis.ceiling.get(str(entries[0].wanted.at.get("dataset")))
+    if bound is not None:
+        points = [(_at(view, entry), bound[entry.column]) for entry in entries]
+        (line,) = panel.plot(*zip(*points, strict=True), color=INK, ls=(0, (2, 2)), lw=1.2)
+        handles.setdefault("ceiling", line)
+
+
+def _groups(view: View) -> dict[str, dict[str, list[CellResult]]]:
+    """Cells by all axes except method and x-axis, then by method; each list in the order of the x-axis."""
+    found: dict[str, dict[str, list[CellResult]]] = {}
+    axes = [axis for axis in view.layout.study.axes if axis not in (view.layout.method_axis, view.study.curves)]
     for entry in sorted(view.entries, key=lambda entry: (view.layout.context_place(entry.wanted), entry.column)):
         group = " · ".join(view.study.written(axis, entry.wanted.at[axis]) for axis in axes)
         found.setdefault(group, {}).setdefault(entry.method, []).append(entry)
     return found
 
 
-def _curve(panel: Axes, view: View, entries: list[Entry], look: Look) -> Any:
+def _curve(panel: Axes, view: View, entries: list[CellResult], look: Look) -> Any:
     x = [_at(view, entry) for entry in entries]
     totals = [entry.summary for entry in entries if entry.summary]
     low = [total.mean if total.low is None else total.low for total in totals]
@@ -95,31 +104,31 @@ def _curve(panel: Axes, view: View, entries: list[Entry], look: Look) -> Any:
 
 
 def _numeric(view: View) -> bool:
-    values = view.study.axes[view.layout.columns]
+    values = view.study.axes[view.layout.column_axis]
     return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
-def _at(view: View, entry: Entry) -> float:
-    """The abscissa: the value itself, or its place where values are no numbers."""
-    return float(entry.wanted.at[view.layout.columns]) if _numeric(view) else float(entry.column)
+def _at(view: View, entry: CellResult) -> float:
+    """Position on the x-axis: the value itself, or its index if the values are not numbers."""
+    return float(entry.wanted.at[view.layout.column_axis]) if _numeric(view) else float(entry.column)
 
 
-def _abscissa(panel: Axes, view: View) -> None:
-    values = view.study.axes[view.layout.columns]
+def _draw_x_axis(panel: Axes, view: View) -> None:
+    values = view.study.axes[view.layout.column_axis]
     if _numeric(view):
         above = [value for value in values if value > 0]
         if above and min(values) >= 0 and max(above) >= WIDE * min(above):
-            # Linear from zero to the least value above it, so that a zero has its place.
+            # Linear between zero and the smallest positive value, so that zero can be shown.
             panel.set_xscale("symlog", linthresh=min(above), linscale=0.7)
         panel.set_xticks(values, view.columns)
         panel.minorticks_off()
     else:
         panel.set_xticks(range(len(values)), view.columns)
-    panel.set_xlabel(view.layout.columns)
+    panel.set_xlabel(view.layout.column_axis)
 
 
 def draw_ranks(view: View) -> Figure | None:
-    """Average ranks on a line, best to the left; bars join methods that the critical difference does not tell apart."""
+    """Average ranks on a line, best on the left; bars join methods that do not differ by the critical difference."""
     ranks = view.ranks
     if ranks is None:
         return None
@@ -151,7 +160,7 @@ def draw_ranks(view: View) -> Figure | None:
     return figure
 
 
-def _scale(panel: Axes, count: int, ranks: Ranks) -> None:
+def _scale(panel: Axes, count: int, ranks: AverageRanks) -> None:
     panel.plot([1, count], [0, 0], color=INK, lw=1.1)
     for rank in range(1, count + 1):
         panel.plot([rank, rank], [-0.12, 0], color=INK, lw=1.1)
@@ -163,21 +172,20 @@ def _scale(panel: Axes, count: int, ranks: Ranks) -> None:
 
 
 MANY = 12
-"""A study with more contexts has no panels for each of them; the page shows cells one by one."""
+"""Studies with more contexts get no figure with a panel per context; the page shows their cells one by one."""
 
 ASIDE = (-0.22, -0.14, 0.14, 0.22)
-"""How far from its line a split is drawn, by turns: on it, the bar of the mean would hide it."""
-
-Drawing = Callable[[View], Figure | None]
+"""Vertical offsets of the splits, in turn, so that the bar of the mean does not hide them."""
 
 
 def figures_of(view: View) -> dict[str, str]:
-    """SVG text by name of figure, those that the study has something for."""
-    drawings: dict[str, Drawing] = {
+    """All figures that the study has data for, as SVG text by name."""
+    drawings: dict[str, Callable[[View], Figure | None]] = {
         "curves": draw_curves,
         "diagnostics": draw_diagnostics,
         "splits": draw_splits,
         "training": draw_training,
+        "forest": draw_forest,
         "ranks": draw_ranks,
     }
     found = {}
@@ -186,25 +194,8 @@ def figures_of(view: View) -> dict[str, str]:
             matplotlib.rcParams["svg.hashsalt"] = f"{view.study.name}-{name}"
             figure = draw(view)
             if figure is not None:
-                found[name] = _svg(figure)
+                found[name] = svg_of(figure)
     return found
-
-
-def _svg(figure: Figure) -> str:
-    """A figure as text. Left to itself, `savefig` draws a figure that has a layout once more, only to lay it out, and
-    looks for places for labels that are empty; both take long."""
-    for axis in (axis for panel in figure.axes for axis in (panel.xaxis, panel.yaxis)):
-        if not axis.get_label_text():
-            axis.set_label_coords(0, 0)
-    FigureCanvasSVG(figure)
-    figure.dpi = 72  # that of SVG, in which texts are measured
-    engine = figure.get_layout_engine()
-    if engine is not None:
-        engine.execute(figure)
-        figure.set_layout_engine(None)
-    file = io.StringIO()
-    figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
-    return file.getvalue()
 
 
 def _panelled(view: View) -> bool:
@@ -212,7 +203,7 @@ def _panelled(view: View) -> bool:
 
 
 def draw_splits(view: View) -> Figure | None:
-    """Per context, the accuracy of every split, with the mean, its interval and the published number."""
+    """Result of every split with the mean, its interval and the published mean, a panel per context."""
     if not _panelled(view):
         return None
     methods = view.methods
@@ -226,7 +217,7 @@ def draw_splits(view: View) -> Figure | None:
         panel.grid(axis="x")
         if not panel.get_lines():
             panel.set_xticks([])
-    note = "accuracy in percent · dot: a split · bar: mean and its 95 % bootstrap interval"
+    note = f"{quantity(view.metric)} · dot: a split · bar: mean and its 95 % interval"
     if any(entry.wanted.published for entry in view.entries):
         note += " · diamond: published"
     figure.supxlabel(note, fontsize=8, color=INK)
@@ -235,11 +226,11 @@ def draw_splits(view: View) -> Figure | None:
 
 def _strip(panel: Axes, view: View, method: str, context: str, place: int, look: Look) -> None:
     entry = view.of(method, context)
-    if entry is None or entry.record is None or entry.summary is None:
+    if entry is None or entry.measured is None or entry.summary is None:
         word = entry.status if entry is not None else ""
         panel.text(0.5, place, word, transform=panel.get_yaxis_transform(), ha="center", va="center", color=FAINT)
         return
-    values = entry.record.percent()
+    values = entry.measured.array
     heights = [place + ASIDE[number % len(ASIDE)] for number in range(len(values))]
     panel.plot(values, heights, ".", ms=5.5, color=look.colour, alpha=0.6, mew=0)
     total = entry.summary
@@ -251,7 +242,7 @@ def _strip(panel: Axes, view: View, method: str, context: str, place: int, look:
 
 
 def draw_training(view: View) -> Figure | None:
-    """Per context, the validation loss by epoch, a line per method with a band over splits."""
+    """Validation loss by epoch, a panel per context: a line per method with a band over splits."""
     if not _panelled(view):
         return None
     figure, axes = panels(len(view.contexts), height=2.1)
@@ -259,7 +250,7 @@ def draw_training(view: View) -> Figure | None:
     for panel, context in zip(axes, view.contexts, strict=True):
         for method, look in zip(view.methods, looks(view.methods), strict=True):
             entry = view.of(method, context)
-            found = course(entry.record, "val_loss") if entry and entry.record else None
+            found = training_curve(entry.record, "val_loss") if entry and entry.record else None
             if found is not None:
                 panel.fill_between(found.epoch, found.low, found.high, color=look.colour, alpha=0.08, lw=0)
                 (line,) = panel.plot(found.epoch, found.mean, color=look.colour, ls=look.dashes, lw=1.3)

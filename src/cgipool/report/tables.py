@@ -5,7 +5,8 @@ import io
 from collections.abc import Iterable, Sequence
 
 from cgipool.errors import are, counted, csv_cell, printable
-from cgipool.report.blocks import Block, blocks_of
+from cgipool.report.blocks import Block
+from cgipool.report.statistics import blocks_of
 from cgipool.report.view import DONE, FAILED, MISSING, View
 
 LATEX = {
@@ -36,41 +37,43 @@ LATEX = {
     "“": "``",
     "”": "''",
 }
-"""Characters that LaTeX reads as commands, or does not know in text."""
+"""Characters that LaTeX treats as commands or cannot print in text, and their replacements."""
 
 LONGEST = 50
-"""Rows of a table in LaTeX; a longer one goes on in another."""
+"""Maximum number of rows of a LaTeX table; longer tables are split."""
 
 BROKEN = 60
-"""Longer words in a column, in characters, are broken into lines in LaTeX."""
+"""LaTeX columns with text longer than this many characters have line breaks."""
 
 COUNTED = ["val_loss", "epochs", "best_epoch", "seconds"]
 
 
 def counts(view: View) -> str:
-    """How many cells there are of those wanted, in words."""
+    """Describe how many of the requested cells are done, failed or missing."""
     done = view.count(DONE)
-    said = f"{done} of {counted(view.wanted, 'cell')} {are(done)} there"
+    text = f"{done} of {counted(view.wanted, 'cell')} {are(done)} done"
     parts = [f"{count} {status}" for status in (FAILED, MISSING) if (count := view.count(status))]
-    return f"{said}; {', '.join(parts)}" if parts else said
+    return f"{text}; {', '.join(parts)}" if parts else text
 
 
 def trained(view: View) -> str:
-    """How the finished cells were trained, in words."""
+    """Describe how the finished cells were trained: recipes, splits and ensembles."""
     records = [entry.record for entry in view.entries if entry.record]
     recipes = dict.fromkeys(record.recipe for record in records if record.recipe)
     kinds = dict.fromkeys((len(record.splits), str(record.cell.get("split_kind", ""))) for record in records)
     sizes = [size for size in dict.fromkeys(record.cell.get("ensemble", 1) for record in records) if size != 1]
     parts = [f"Recipe {', '.join(recipes)}"] if recipes else []
     parts += [" and ".join(counted(count, f"{kind} split".strip()) for count, kind in kinds)] if kinds else []
-    parts += [f"ensembles of {', '.join(map(str, sizes))}"] if sizes else []
+    numbers = ", ".join(map(str, sizes))
+    if sizes:
+        parts.append(f"{numbers} trainings per split" if view.study.analysis.seeds > 1 else f"ensembles of {numbers}")
     return "; ".join(parts)
 
 
 def markdown(view: View) -> str:
-    """A page of tables."""
+    """Return all tables of a study as Markdown."""
     study = view.study
-    about = [f"{said}." for said in (counts(view), trained(view)) if said]
+    about = [f"{text}." for text in (counts(view), trained(view)) if text]
     parts = [f"# {_md(study.title)}", _md(study.about), _md(" ".join(about))]
     for block in blocks_of(view):
         parts += [f"## {_md(block.title)}", markdown_block(block)]
@@ -82,27 +85,30 @@ def markdown(view: View) -> str:
 
 
 def markdown_problems(problems: Sequence[str]) -> str:
-    """What is wrong with the store: the end of the page of tables."""
+    """List the problems of the store, as the last section of the Markdown file."""
     lines = "".join(f"- {_md(problem)}\n" for problem in problems)
     return f"\n## Problems of the store\n\n{lines}" if lines else ""
 
 
 def markdown_block(block: Block) -> str:
-    """One table under its words."""
+    """Return one table as Markdown, below its notes."""
     return "\n\n".join(["  \n".join(map(_md, block.words)), "\n".join(_md_rows(block))])
 
 
 def latex(view: View) -> str:
-    r"""The same tables, to be \input where the package booktabs is loaded, in documents of one or two columns."""
+    r"""Return all tables of a study as LaTeX, to be included with \input. They need the package booktabs."""
     parts = ["% Needs \\usepackage{booktabs}.", f"% {_tex(_flat(view.study.title))}"]
     parts += [table for block in blocks_of(view) for table in _tex_tables(block)]
     return "\n\n".join(parts) + "\n"
 
 
 def tidy(view: View) -> str:
-    """One row per cell and split, as CSV. ROC-AUC and PR-AUC are of the class in the column `positive`; `unread` names
-    the axes whose setting the method does not read."""
-    done = [(entry, entry.record, entry.metrics) for entry in view.entries if entry.record and entry.metrics]
+    """Return CSV with one row per cell and split.
+
+    ROC-AUC and PR-AUC are for the class in column `positive`. Column `unread` names the axes whose setting the method
+    does not use.
+    """
+    done = [(entry, entry.record, entry.measured) for entry in view.entries if entry.record and entry.measured]
     metrics = list(dict.fromkeys(name for _, _, found in done for row in found.rows for name in row))
     axes = list(dict.fromkeys(["method", "dataset", *view.study.axes]))
     file = io.StringIO()
@@ -124,7 +130,7 @@ def _flat(text: str) -> str:
 
 
 def _md(text: str) -> str:
-    """Text that Markdown shows as it is, on one line."""
+    """Escape text for Markdown and put it on one line."""
     text = _flat(text).replace("&", "&amp;").replace("<", "&lt;")
     for character in "\\`*_[]|#":
         text = text.replace(character, f"\\{character}")
@@ -149,7 +155,7 @@ def _tex(text: str) -> str:
 
 
 def _tex_tables(block: Block) -> Iterable[str]:
-    """A block as floats that span both columns of a page. One page holds at most `LONGEST` rows."""
+    """Floats that span both columns of a page, each with at most `LONGEST` rows."""
     columns = "".join(_tex_column(block, place) for place in range(len(block.head)))
     for first in range(0, len(block.rows), LONGEST):
         title = block.title if first == 0 else f"{block.title}, continued"
@@ -171,7 +177,7 @@ def _tex_tables(block: Block) -> Iterable[str]:
 
 
 def _tex_column(block: Block, place: int) -> str:
-    """Words to the left, numbers to the right; long words are broken into lines."""
+    """Column type: text left-aligned, numbers right-aligned, line breaks in long text."""
     if place >= block.left:
         return "r"
     longest = max(len(row[place]) for row in block.rows)
@@ -190,5 +196,5 @@ def _tex_row(block: Block, number: int) -> str:
 
 
 def _tex_line(cells: Iterable[str]) -> str:
-    # A line of a table that opens with a bracket would be taken for the option of \\ before it.
+    # LaTeX would read a bracket at the start of a row as an option of the \\ before it.
     return " & ".join(f"{{}}{cell}" if cell.startswith("[") else cell for cell in cells) + r" \\"

@@ -1,4 +1,4 @@
-/** Positions only: every number that a chart shows comes with the data as text. */
+/** Computes positions only: the data contain every number of a chart as text. */
 function scale(from, to, start, end) {
   const span = to - from || 1;
   return (value) => start + ((value - from) / span) * (end - start);
@@ -8,8 +8,8 @@ function drawing(width, height, label, children) {
   return shape("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", "aria-label": label }, children);
 }
 
-/** Test accuracy of every split as a dot, equal ones stacked; under them the mean with its interval, and the published mean. */
-function dotPlot({ low, high, axis, dots, mean, interval, published }) {
+/** The result of every split as a dot, equal values stacked; below them the mean with its interval, and the published mean. */
+function dotPlot({ label, low, high, axis, dots, mean, interval, published }) {
   const width = 640, bottom = 112;
   const x = scale(low, high, 16, width - 16);
   const piles = new Map();
@@ -30,13 +30,13 @@ function dotPlot({ low, high, axis, dots, mean, interval, published }) {
     marks.push(shape("path", { d: `M${at - 6} 87L${at} 81L${at + 6} 87L${at} 93Z`, class: "published" },
       shape("title", {}, published.text)));
   }
-  return drawing(width, bottom + 6, "Test accuracy of every split, in percent", [lines, circles, marks].flat(2));
+  return drawing(width, bottom + 6, label, [lines, circles, marks].flat(2));
 }
 
 const path = (points, x, y) => "M" + points.map(([a, b]) => `${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join("L");
 
-/** Lines over epochs: courses are means, some with a band, threads are thin lines of single splits. Their heights are whole numbers up to `top`,
- * their epochs come as steps from one to the next. */
+/** Lines over epochs. Courses are means, some with a band; threads are thin lines of single splits. Heights are integers up to `top`,
+ * epochs are stored as differences. */
 function epochChart({ label, courses, threads, last, low, high, top, across, up }) {
   const width = 640, height = 230, left = 46, bottom = height - 24;
   const x = scale(1, last, left, width - 10);

@@ -21,7 +21,7 @@ function furnish(element, attributes, children) {
   return element;
 }
 
-/** A table in a box of its own, which scrolls sideways where the screen is narrow. */
+/** A table in a box that scrolls sideways on narrow screens. */
 function plainTable(head, rows, { left = 1, strong = [], label }) {
   const isStrong = new Set(strong.map(([row, column]) => `${row},${column}`));
   const cell = (tag, text, column, bold) =>

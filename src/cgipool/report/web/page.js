@@ -1,7 +1,7 @@
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const STATES = new Map(DATA.studies.map((study) => [study.name, { view: "accuracy", hidden: new Set(), column: null, direction: 0 }]));
 
-const UNREADABLE = "This browser cannot unpack the data of the study; one from 2023 or later can. The same tables are in the .md and .csv files beside this page.";
+const UNREADABLE = "This browser cannot unpack the data of the study. Use a browser from 2023 or later. The same tables are in the .md and .csv files next to this page.";
 
 function showProblems() {
   const box = document.getElementById("problems");
@@ -78,7 +78,7 @@ function studyParts(study) {
 }
 
 function wordsOf(study, view) {
-  const { words, wordsUnder } = VIEWS[view];
+  const words = study.metric[view], { wordsUnder } = VIEWS[view];
   return wordsUnder && study.published ? `${words} ${wordsUnder}` : words;
 }
 
@@ -87,7 +87,7 @@ function viewSwitch(study, state, redraw) {
   const option = (name) => make("label", {},
     make("input", { type: "radio", name: "view", value: name, checked: state.view === name, disabled: !usable(name),
       change: () => { state.view = name; redraw(); } }),
-    make("span", {}, VIEWS[name].title));
+    make("span", {}, VIEWS[name].title ?? study.metric.title));
   return make("fieldset", { class: "switch" }, make("legend", { class: "hidden" }, "What the table shows"), Object.keys(VIEWS).map(option));
 }
 
@@ -113,7 +113,7 @@ function blockPart(block) {
     plainTable(block.head, block.rows, { left: block.left, strong: block.strong, label: block.title }));
 }
 
-/** Storage may be closed to a page that is opened as a file; the theme is then that of the system. */
+/** A page opened as a file may have no storage; it then uses the theme of the system. */
 function remembered(theme) {
   try {
     if (theme) localStorage.setItem("theme", theme);

@@ -1,4 +1,4 @@
-/** Show all that is known of a cell. */
+/** Show all details of a cell. */
 function openPanel(dialog, entry, cell) {
   const close = make("button", { type: "button", class: "quiet", click: () => dialog.close() }, "Close");
   const top = make("div", { class: "panel-top" }, make("h2", { id: "panel-title" }, entry.label), close);
@@ -8,7 +8,7 @@ function openPanel(dialog, entry, cell) {
 }
 
 function absentParts(entry) {
-  const words = entry.status === "failed" ? "This cell could not be finished:" : "This cell has not been run, or its file cannot be read.";
+  const words = entry.status === "failed" ? "The training of this cell failed:" : "This cell has not been run, or its file cannot be read.";
   return [make("p", {}, words), entry.reason ? make("pre", { class: "reason" }, entry.reason) : null, facts([["cell", entry.key]])];
 }
 
@@ -16,8 +16,8 @@ function cellParts(entry, cell) {
   return [
     entry.notices.map((notice) => make("p", { class: "notice" }, notice)),
     facts(entry.facts),
-    section("Splits", dotPlot(entry.dots),
-      make("p", { class: "words" }, "Dot: a split. Bar: the mean and its 95 % bootstrap interval." + (entry.dots.published ? " Diamond: published." : "")),
+    section("Splits", entry.dots ? [dotPlot(entry.dots),
+      make("p", { class: "words" }, "Dot: a split. Bar: the mean and its 95 % interval." + (entry.dots.published ? " Diamond: published." : ""))] : null,
       make("details", {}, make("summary", {}, "Numbers of each split"), plainTable(entry.splits.head, entry.splits.rows, { label: "Splits" }))),
     cell.charts.length ? section("Training", cell.charts.map((chart) => [epochChart(chart), make("p", { class: "words" }, chart.words)])) : null,
     commandPart(cell.command),
@@ -42,7 +42,7 @@ function commandPart(command) {
   return section("Command", make("div", { class: "command" }, make("pre", {}, code), button));
 }
 
-/** A page opened as a file may not use the clipboard; then the text is copied as a selection is. */
+/** A page opened as a file may have no access to the clipboard; the text is then selected and copied. */
 async function copy(element, button) {
   try {
     await navigator.clipboard.writeText(element.textContent);

@@ -1,21 +1,16 @@
-/** The views of the table. What a cell shows in each comes with the data: a value to sort by, a main line, a quiet one under it, and whether it is bold. */
+/** The views of the table. The data contain the content of each cell in each view (a value to sort by, a main line, a line under it, and whether it is bold) and, in
+ * `study.metric`, the words of each view and the direction in which results get better. */
 const VIEWS = {
   accuracy: {
-    title: "Accuracy",
-    words: "Test accuracy in percent: mean over splits ± its standard error. The best of a comparison is bold. Splits share graphs: the error is that of the mean over such splits.",
-    wordsUnder: "Under it: the published mean.",
+    wordsUnder: "Below: the published mean.",
     marked: true,
-    better: -1,
   },
   difference: {
     title: "Difference to the paper",
-    words: "Ours minus the published mean, in percentage points. Under it: the 95 % interval, which includes the uncertainty of both. Bold: the interval does not contain zero.",
     marked: false,
-    better: -1,
   },
   rank: {
     title: "Rank",
-    words: "Rank of the mean accuracy among the methods on the same data; 1 is best.",
     marked: true,
     better: 1,
   },
@@ -23,7 +18,7 @@ const VIEWS = {
 
 const MARKS = { "▲": "mark up", "▼": "mark down" };
 
-/** The table of a study. `state` holds view, hidden methods and order, and is kept by the caller over redraws. */
+/** The table of a study. `state` holds the view, hidden methods and order; the caller keeps it between redraws. */
 class StudyTable {
   constructor(study, state, open) {
     Object.assign(this, { study, state, open });
@@ -46,10 +41,10 @@ class StudyTable {
     return make("th", { scope: "col", "aria-sort": "none" }, button);
   }
 
-  /** First the better end on top, then the other, then the order of the study. */
+  /** Cycles through best first, worst first and the order of the study. */
   sortBy(column) {
     const { state } = this;
-    const first = column < 0 ? 1 : VIEWS[state.view].better;
+    const first = column < 0 ? 1 : VIEWS[state.view].better ?? this.study.metric.better;
     if (state.column !== column || !state.direction) [state.column, state.direction] = [column, first];
     else state.direction = state.direction === first ? -first : 0;
     this.redraw();

@@ -1,23 +1,27 @@
-"""How figures look: colours that the colour-blind can tell apart, and dashes and markers that need no colour."""
+"""The style of all figures, and how they become SVG text."""
 
+import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+
+from cgipool.report.view import View
 
 INK, FAINT, RULE = "#24292f", "#8a929b", "#dfe3e8"
 
 PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7a5195", "#5c5c5c"]
-"""Okabe and Ito's, with violet and grey in the place of yellow and black."""
+"""The palette of Okabe and Ito, with violet and grey instead of yellow and black."""
 DASHES: list[Any] = ["-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5))]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">", "*"]
 
 STYLE: Any = {
     "svg.fonttype": "none",
-    "text.parse_math": False,  # a $ in a title is a $
+    "text.parse_math": False,  # titles may contain a dollar sign
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Verdana", "Helvetica", "Arial"],
     "font.size": 8.5,
@@ -25,7 +29,7 @@ STYLE: Any = {
     "axes.titlesize": 9.5,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
-    "axes.titley": 1.0,  # where matplotlib would find room for it, after a search that takes long
+    "axes.titley": 1.0,  # the position matplotlib would find after a slow search
     "axes.labelcolor": INK,
     "axes.edgecolor": FAINT,
     "axes.spines.top": False,
@@ -40,15 +44,15 @@ STYLE: Any = {
 }
 
 LONGEST = 26
-"""Characters of a name in a figure."""
+"""Maximum number of characters of a name in a figure."""
 
 WIDTH = 9.6
-"""Of a figure, in inches."""
+"""Width of a figure in inches."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """How the marks of a method look, in every figure of a study."""
+    """Colour, dashes and marker of a method, the same in every figure of a study."""
 
     colour: str
     dashes: Any
@@ -56,18 +60,18 @@ class Look:
 
 
 def looks(methods: Sequence[str]) -> list[Look]:
-    """One look for each."""
+    """One look for each method."""
     count = range(len(methods))
     return [Look(PALETTE[i % len(PALETTE)], DASHES[i % len(DASHES)], MARKERS[i % len(MARKERS)]) for i in count]
 
 
 def short(text: str) -> str:
-    """A name as long as a figure has room for."""
+    """Shorten a name to at most `LONGEST` characters."""
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 def panels(count: int, *, height: float, across: int = 3) -> tuple[Figure, list[Axes]]:
-    """A figure with so many panels, in rows of at most `across`."""
+    """Create a figure with `count` panels, at most `across` in a row."""
     across = min(across, count)
     rows = math.ceil(count / across)
     figure = Figure(figsize=(WIDTH, height * rows + 0.7), layout="constrained")
@@ -75,3 +79,27 @@ def panels(count: int, *, height: float, across: int = 3) -> tuple[Figure, list[
     for spare in grid[count:]:
         spare.remove()
     return figure, grid[:count]
+
+
+def axis_title(view: View) -> str:
+    """The label of an axis that shows results."""
+    if view.metric is None:
+        return "result"
+    return view.metric.title + (", percent" if view.metric.percent else "")
+
+
+def svg_of(figure: Figure) -> str:
+    """Return a figure as SVG text. It is laid out first, with empty labels at fixed positions: `savefig` would draw the
+    whole figure twice for this and search for label positions, which is slow."""
+    for axis in (axis for panel in figure.axes for axis in (panel.xaxis, panel.yaxis)):
+        if not axis.get_label_text():
+            axis.set_label_coords(0, 0)
+    FigureCanvasSVG(figure)
+    figure.dpi = 72  # the resolution of SVG, which text is measured in
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+        figure.set_layout_engine(None)
+    file = io.StringIO()
+    figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+    return file.getvalue()
