@@ -8,7 +8,7 @@ import pytest
 from cgipool.cli import main
 from cgipool.data import GraphSet, motifs
 from cgipool.errors import UserError
-from cgipool.explain.demo import Shown, follow, kept, run_demo
+from cgipool.explain.demo import DemoResult, follow, kept, run_demo
 from cgipool.explain.picture import draw_pooling, layout, steps
 from cgipool.training.job import Job
 from cgipool.training.loop import Training
@@ -32,7 +32,7 @@ def training(graphs: GraphSet, ratio: float = 0.8) -> Training:
 
 def test_demo(graphs: GraphSet, tmp_path: Path) -> None:
     shown = run_demo(tmp_path / "demo", epochs=2, graphs=graphs, recipe=PAPER.but(width=16))
-    assert isinstance(shown, Shown)
+    assert isinstance(shown, DemoResult)
     assert (shown.classes, shown.graphs) == (4, 6)
     assert 0.0 <= shown.accuracy <= 1.0
     assert shown.chance == sorted(shown.chance, reverse=True)
@@ -42,7 +42,7 @@ def test_demo(graphs: GraphSet, tmp_path: Path) -> None:
 
 
 def test_demo_command(tmp_path: Path, monkeypatch, capsys) -> None:
-    found = Shown(0.97, 4, 100, [0.9, 0.8, 0.7], [0.8, 0.65, 0.55], tmp_path / "demo.png")
+    found = DemoResult(0.97, 4, 100, [0.9, 0.8, 0.7], [0.8, 0.65, 0.55], tmp_path / "demo.png")
     monkeypatch.setattr("cgipool.explain.demo.run_demo", lambda out, **_: found)
     assert main(["demo", "--out", str(tmp_path)]) == 0
     said = capsys.readouterr().out
@@ -54,7 +54,7 @@ def test_demo_command(tmp_path: Path, monkeypatch, capsys) -> None:
 def test_what_the_pools_do(graphs: GraphSet) -> None:
     done = training(graphs)
     trace = follow(done)
-    test = graphs.subset(done.task.split.test)
+    test = graphs.subset(done.job.split.test)
     sizes = test.sizes
     for level in range(3):
         sizes = np.ceil(sizes * 0.8).astype(int)
@@ -71,7 +71,7 @@ def test_what_the_pools_do(graphs: GraphSet) -> None:
 
 def test_all_is_kept_at_ratio_one(graphs: GraphSet) -> None:
     done = training(graphs, ratio=1.0)
-    assert kept(graphs.subset(done.task.split.test), follow(done).alive) == ([1.0] * 3, [1.0] * 3)
+    assert kept(graphs.subset(done.job.split.test), follow(done).alive) == ([1.0] * 3, [1.0] * 3)
 
 
 def test_shares_kept() -> None:

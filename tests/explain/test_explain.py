@@ -24,21 +24,22 @@ from cgipool.cli import main
 from cgipool.cli.explain import levels_table
 from cgipool.errors import UserError
 from cgipool.explain import (
-    Explained,
+    Explanation,
     cut,
     draw,
     explain_at,
     explain_graph,
     faithfulness,
     page,
-    rows,
     trace,
     write_scores,
 )
+from cgipool.explain import scores as scores_module
 from cgipool.explain.picture import COLOURS, Scale, layout, pooling_figure, rough_layout, steps, steps_from
-from cgipool.explain.scale import scale_of
+from cgipool.explain.scores import scale_of
 from cgipool.explain.trace import edges_left, random_nodes
-from cgipool.inference.fitted import FittedModel, fit
+from cgipool.inference.fitted import FittedModel
+from cgipool.inference.fitting import fit
 from cgipool.inference.predict_input import graph_chunks
 from cgipool.pool import TopKPool
 
@@ -92,7 +93,7 @@ def graphs() -> GraphSet:
 
 @cache
 def fitted(method: str, **settings: object) -> FittedModel:
-    return fit(graphs(), method=method, width=8, epochs=2, attributes=True, **settings)
+    return fit(graphs(), method=method, recipe="paper", width=8, epochs=2, attributes=True, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +107,7 @@ def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_best_nodes_stay(method: str) -> None:
     found = trace(fitted(method), graphs())
     assert list(found.scores) == SELECTING[method]
-    np.testing.assert_allclose(found.probabilities, fitted(method).predict_proba(graphs()), atol=1e-12)
+    np.testing.assert_allclose(found.predictions, fitted(method).predict_proba(graphs()), atol=1e-12)
     given = np.ones(graphs().n_nodes, bool)
     for level in range(3):
         assert all(np.array_equal(np.isfinite(values[level]), given) for values in found.scores.values())
@@ -130,7 +131,7 @@ def test_a_trace_does_not_depend_on_the_company(method: str) -> None:
         assert np.array_equal(alone.alive, together.alive[:, nodes])
         for name, values in alone.scores.items():
             np.testing.assert_allclose(values, together.scores[name][:, nodes], atol=1e-5)
-        np.testing.assert_allclose(alone.probabilities[0], together.probabilities[number], atol=1e-5)
+        np.testing.assert_allclose(alone.predictions[0], together.predictions[number], atol=1e-5)
 
 
 @pytest.mark.parametrize("method", [method for method in SELECTING if method not in ("random", "cgi-rs")])
@@ -180,7 +181,7 @@ def test_a_layer_of_pyg_is_traced_without_scores() -> None:
 
 def test_members_of_an_ensemble() -> None:
     both = fitted("topk", ensemble=2)
-    first, second = (trace(both, graphs(), member).probabilities for member in (0, 1))
+    first, second = (trace(both, graphs(), member).predictions for member in (0, 1))
     assert not np.allclose(first, second)
     np.testing.assert_allclose((first + second) / 2, both.predict_proba(graphs()), atol=1e-12)
     assert explain_graph(both, graphs(), 0, member=1).method == "TopKPool, member 1 of 2"
@@ -243,9 +244,9 @@ def test_faithfulness_graph_by_graph() -> None:
     np.testing.assert_allclose(found.motif, np.mean(motif, 0))
     np.testing.assert_allclose(found.chance, np.mean(chance, 0))
     assert found.left == pytest.approx(found.chance[-1])
-    assert found.accuracy["the graphs as they are"] == np.mean(whole)
-    assert found.accuracy["only the kept nodes"] == np.mean(only)
-    assert found.accuracy["without the kept nodes"] == np.mean(without)
+    assert found.scores["the graphs as they are"] == np.mean(whole)
+    assert found.scores["only the kept nodes"] == np.mean(only)
+    assert found.scores["without the kept nodes"] == np.mean(without)
 
 
 def _subgraph(number: int, nodes: set[int]) -> GraphSet:
@@ -262,9 +263,9 @@ def test_faithfulness_where_all_is_kept() -> None:
     found = faithfulness(fitted("topk", ratio=1.0), graphs())
     assert found.left == 1.0
     assert found.motif == found.chance == [1.0] * 3
-    assert found.accuracy["only the kept nodes"] == found.accuracy["the graphs as they are"]
-    assert found.accuracy["only as many random nodes"] == found.accuracy["the graphs as they are"]
-    assert found.accuracy["without the kept nodes"] in np.bincount(graphs().y) / 40, "nothing left: one class for all"
+    assert found.scores["only the kept nodes"] == found.scores["the graphs as they are"]
+    assert found.scores["only as many random nodes"] == found.scores["the graphs as they are"]
+    assert found.scores["without the kept nodes"] in np.bincount(graphs().y) / 40, "nothing left: one class for all"
 
 
 def test_faithfulness_of_classes_by_name() -> None:
@@ -274,15 +275,15 @@ def test_faithfulness_of_classes_by_name() -> None:
     assert faithfulness(model, graphs(), seed=1).chance == faithfulness(model, graphs()).chance
     strange = replace(graphs(), class_names=tuple("wxyz"), node_truth=None)
     found = faithfulness(model, strange)
-    assert found.accuracy is None
+    assert found.scores is None
     assert found.motif is found.chance is None
 
 
 def test_no_class_is_made_up_for_graphs_without() -> None:
     model, without = fitted("cgi"), graphs().relabelled(np.full(40, -1), ())
-    assert faithfulness(model, without) == replace(faithfulness(model, graphs()), accuracy=None)
+    assert faithfulness(model, without) == replace(faithfulness(model, graphs()), scores=None)
     found = explain_graph(model, without, 3)
-    assert (found.true_class, found.probabilities) == (None, explain_graph(model, graphs(), 3).probabilities)
+    assert (found.true_class, found.predictions) == (None, explain_graph(model, graphs(), 3).predictions)
     assert "true class" not in found.verdict
 
 
@@ -299,8 +300,8 @@ def test_scores_of_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
             got = [float(row[f"{name}_{level + 1}"] or "nan") for row in table]
             np.testing.assert_allclose(got, values[level], rtol=1e-5)
     seen = []
-    monkeypatch.setattr(rows, "graph_chunks", partial(graph_chunks, size=7))
-    monkeypatch.setattr(rows, "trace", lambda model, part: seen.append(part.n_graphs) or trace(model, part))
+    monkeypatch.setattr(scores_module, "graph_chunks", partial(graph_chunks, size=7))
+    monkeypatch.setattr(scores_module, "trace", lambda model, part: seen.append(part.n_graphs) or trace(model, part))
     again = io.StringIO()
     write_scores(again, model, graphs())
     assert seen == [7, 7, 7, 7, 7, 5], "a few graphs are held at a time"
@@ -467,11 +468,11 @@ def test_graphs_of_an_import_have_their_ids(tmp_path: Path) -> None:
 def test_names_under_a_molecule_may_have_any_letters() -> None:
     model, made = molecules()
     one = explain_graph(model, made.relabelled(made.y, ("löslich <& 水", "yes")), 0)
-    one = replace(one, class_names=("löslich <& 水", "yes"))
+    one = replace(one, outputs=("löslich <& 水", "yes"))
     words = [text.text for text in ElementTree.fromstring(draw(one, "svg")).iter("{http://www.w3.org/2000/svg}text")]
     assert f"{one.name}: {one.verdict}" in words
     assert "; true class: löslich <& 水" in one.verdict
-    assert draw(one, "png") != draw(replace(one, class_names=("loslich <& 水", "yes")), "png")
+    assert draw(one, "png") != draw(replace(one, outputs=("loslich <& 水", "yes")), "png")
 
 
 def test_control_characters_in_names_do_no_harm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -487,7 +488,7 @@ def test_control_characters_in_names_do_no_harm(tmp_path: Path, capsys: pytest.C
     ElementTree.parse(tmp_path / "a.svg")
 
 
-def pooling_svg(one: Explained) -> bytes:
+def pooling_svg(one: Explanation) -> bytes:
     import matplotlib as mpl
 
     with mpl.rc_context({"svg.fonttype": "none"}):
@@ -688,7 +689,7 @@ def test_names_of_nodes_and_columns_are_shown(monkeypatch: pytest.MonkeyPatch) -
     assert b">roi&lt;3&gt;</text>" in pooling_svg(one)
     cells = [cell for column in levels_table(one).columns for cell in column.cells]
     assert f"roi<{one.best(0, 1)[0]}> {one.best(0, 1)[0]}" in cells
-    monkeypatch.setattr(rows, "node_names", lambda part: names[: part.n_nodes])
+    monkeypatch.setattr(scores_module, "node_names", lambda part: names[: part.n_nodes])
     out = io.StringIO()
     write_scores(out, fitted("cgi"), graphs())
     assert [row["name"] for row in csv.DictReader(io.StringIO(out.getvalue()))] == names
@@ -703,10 +704,52 @@ def test_the_commands_of_the_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         short = ["epochs=2" if word.startswith("epochs=") else word for word in words]
         assert main(short) == 0, capsys.readouterr().err
     said = capsys.readouterr().out
-    for line in re.findall(r"```text\n(.*?)```", TEXT, re.DOTALL)[0].splitlines():
+    for line in re.findall(r"```text\n(.*?)```", TEXT, re.DOTALL)[-1].splitlines():
         words = re.sub(r"[\d.,]+", "", line).split()
         assert words in [re.sub(r"[\d.,]+", "", other).split() for other in said.splitlines()], line
     assert {path.name for path in tmp_path.iterdir()} >= {"graph3.svg", "graph3.html", "scores.csv"}
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", EXAMPLE], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("(3, ")
+
+
+@cache
+def with_targets(task: str) -> tuple[GraphSet, FittedModel]:
+    size = graphs().sizes / 10.0
+    columns = [size, -size] if task == "regression" else [graphs().y > 1, graphs().y % 2]
+    some = graphs().with_targets(np.stack(columns, 1).astype(float), ("first", "<second>"), task)
+    return some, fit(some, method="cgi", recipe="paper", width=8, epochs=2, ensemble=2)
+
+
+@pytest.mark.parametrize("task", ["regression", "multilabel"])
+def test_target_columns_are_explained(task: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    some, model = with_targets(task)
+    one = explain_graph(model, some, 3, member=1, target="<second>")
+    expected = model.member_predictions(some)[1, 3]
+    np.testing.assert_allclose(list(one.predictions.values()), expected, rtol=1e-4)
+    assert one.prediction == ("<second>", pytest.approx(expected[1], rel=1e-4))
+    assert one.measured["<second>"] == some.targets[3, 1]
+    assert f"measured: {some.targets[3, 1]:.4g}" in one.verdict
+    assert "<second>" not in page([one])
+    ElementTree.fromstring(draw(one, "svg"))
+    found = faithfulness(model, some, member=1, target="<second>")
+    alone = model.task.evaluate(some.targets[:, [1]], model.member_predictions(some)[1][:, [1]])
+    assert found.scores["the graphs as they are"] == pytest.approx(alone[model.task.primary], rel=1e-5)
+    both = faithfulness(model, some).scores["the graphs as they are"]
+    assert both == pytest.approx(
+        model.task.evaluate(some.targets, model.member_predictions(some)[0])[model.task.primary], rel=1e-5
+    )
+    some.save(tmp_path / "set")
+    model.save(tmp_path / "model.safetensors")
+    command = ["explain", str(tmp_path / "model.safetensors"), str(tmp_path / "set")]
+    assert main([*command, "--graph", "3", "--target", "<second>", "--out", str(tmp_path / "page.html")]) == 0
+    assert "predicts <second>" in capsys.readouterr().out
+    assert main([*command, "--faithfulness", "--scores", str(tmp_path / "scores.csv")]) == 0
+    assert ("RMSE" if task == "regression" else "ROC-AUC, %") in capsys.readouterr().out
+    assert main([*command, "--graph", "3", "--target", "third"]) == 2
+    assert "unknown target 'third'" in capsys.readouterr().err
+
+
+def test_a_classifier_has_no_target() -> None:
+    with pytest.raises(UserError, match="--target needs a model for regression or several labels"):
+        explain_graph(fitted("cgi"), graphs(), 0, target="first")

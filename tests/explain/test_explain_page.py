@@ -12,8 +12,9 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from cgipool import GraphSet, load_dataset
 from cgipool.cli import main
-from cgipool.explain import Explained, explain_graph, page
-from cgipool.inference.fitted import FittedModel, fit
+from cgipool.explain import Explanation, explain_graph, page
+from cgipool.inference.fitted import FittedModel
+from cgipool.inference.fitting import fit
 
 EVIL = "<img src=x onerror=alert(1)></script><script>alert(2)</script>{{data}} NAME"
 NUMBER = 3
@@ -30,7 +31,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def explained(models: list[Path]) -> list[Explained]:
+def explained(models: list[Path]) -> list[Explanation]:
     graphs = load_dataset("motifs")
     return [explain_graph(FittedModel.load(path), graphs, NUMBER) for path in models]
 
@@ -81,7 +82,7 @@ def caption(view: Page, model: int) -> str:
 
 
 @once
-def test_the_slider_moves_both_models(opened: Page, explained: list[Explained]) -> None:
+def test_the_slider_moves_both_models(opened: Page, explained: list[Explanation]) -> None:
     slider = opened.get_by_label("Pooling level")
     assert slider.input_value() == "3"
     for level in (2, 1, 0):
@@ -104,13 +105,13 @@ def test_the_slider_moves_both_models(opened: Page, explained: list[Explained]) 
 
 
 @once
-def test_a_model_with_fewer_levels_stays_at_its_last(opened: Page, explained: list[Explained]) -> None:
+def test_a_model_with_fewer_levels_stays_at_its_last(opened: Page, explained: list[Explanation]) -> None:
     assert caption(opened, 0).startswith("Level 3: ")
     assert caption(opened, 1).startswith("Level 2: ")
     expect(shown(opened, 1, ".node.kept")).to_have_count(explained[1].nodes_left[-1])
 
 
-def test_hover_shows_the_scores(opened: Page, explained: list[Explained]) -> None:
+def test_hover_shows_the_scores(opened: Page, explained: list[Explanation]) -> None:
     opened.get_by_label("Pooling level").fill("1")
     one = explained[0]
     node = int(np.flatnonzero(one.trace.alive[0])[0])
@@ -128,10 +129,10 @@ def test_hover_shows_the_scores(opened: Page, explained: list[Explained]) -> Non
 
 
 @once
-def test_probabilities_are_shown(opened: Page, explained: list[Explained]) -> None:
+def test_probabilities_are_shown(opened: Page, explained: list[Explanation]) -> None:
     for model, one in enumerate(explained):
         bars = opened.locator(".bars").nth(model).locator("li")
-        for place, (name, p) in enumerate(one.probabilities.items()):
+        for place, (name, p) in enumerate(one.predictions.items()):
             text = bars.nth(place).inner_text()
             assert name in text
             assert f"{p:.3f}" in text
@@ -191,7 +192,7 @@ def test_a_graph_of_one_node(browser: Browser, tmp_path: Path, models: list[Path
 
 
 @once
-def test_all_levels_have_one_scale(opened: Page, explained: list[Explained]) -> None:
+def test_all_levels_have_one_scale(opened: Page, explained: list[Explanation]) -> None:
     for model, one in enumerate(explained):
         section = opened.locator(".model").nth(model)
         legend = section.locator(".legend").inner_text()

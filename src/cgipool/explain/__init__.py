@@ -1,14 +1,14 @@
-"""Which nodes a fitted model keeps at each level, and whether that means anything."""
+"""Show which nodes a fitted model keeps at each pooling level, and measure how faithful this is to its prediction."""
 
-from cgipool.explain.draw import draw
-from cgipool.explain.faithful import Faithfulness, faithfulness
-from cgipool.explain.one import Explained, explain_at, explain_graph
+from cgipool.explain.explanation import Explanation, explain_at, explain_graph
+from cgipool.explain.fidelity import Faithfulness, faithfulness
 from cgipool.explain.page import page
-from cgipool.explain.rows import write_scores
+from cgipool.explain.picture import draw
+from cgipool.explain.scores import write_scores
 from cgipool.explain.trace import Trace, cut, trace
 
 __all__ = [
-    "Explained",
+    "Explanation",
     "Faithfulness",
     "Trace",
     "cut",

@@ -1,10 +1,11 @@
-"""The demo: CGIPool on graphs whose answer is known, and how much of that answer its pooling keeps.
+"""The demo: train CGIPool on graphs with known motifs and measure how much of each motif the pooling keeps.
 
 Shapes: G test graphs, L levels.
 """
 
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,36 +13,37 @@ import numpy as np
 from cgipool.data.graphs import GraphSet
 from cgipool.data.motifs import motifs
 from cgipool.data.splits import random_splits
-from cgipool.explain.faithful import kept
+from cgipool.explain.fidelity import kept
 from cgipool.explain.picture import Scale, draw_pooling, steps
-from cgipool.explain.scale import scale_of
+from cgipool.explain.scores import scale_of
 from cgipool.explain.trace import Trace, edges_of, trace_batch
 from cgipool.files import writable
 from cgipool.model.network import Network
 from cgipool.training.checkpoint import load_tensors
+from cgipool.training.folder import split_folder
 from cgipool.training.job import EVALUATION, Job, ProgressCallback
 from cgipool.training.loop import Training
 from cgipool.training.parallel import one_thread
 from cgipool.training.recipe import PAPER, Recipe
-from cgipool.training.run import split_folder, train
+from cgipool.training.run import train
 
 EPOCHS = 50
-"""About 10 seconds; the validation accuracy is then within a few graphs of its end."""
+"""Takes about 10 seconds; the validation accuracy is then within a few graphs of its final value."""
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What the demo found."""
+class DemoResult:
+    """The results of the demo."""
 
     accuracy: float
-    """On the test graphs, a share."""
+    """Test accuracy, from 0 to 1."""
     classes: int
     graphs: int
-    """G."""
+    """G, the number of test graphs."""
     motif: list[float]
-    """[L] share of a graph's motif nodes that are alive after each level, mean over graphs."""
+    """[L] share of a graph's motif nodes left after each level, mean over graphs."""
     chance: list[float]
-    """[L] share of all its nodes: what a random selection of as many would keep of the motif, on average."""
+    """[L] share of all nodes left: the expected share of the motif in a random selection of equal size."""
     picture: Path
 
 
@@ -53,8 +55,8 @@ def run_demo(
     tell: ProgressCallback = lambda progress: None,
     graphs: GraphSet | None = None,
     recipe: Recipe = PAPER,
-) -> Shown:
-    """Train on one split of `motifs`, see what the pools keep on its test graphs, and draw one of them."""
+) -> DemoResult:
+    """Train on one split of `motifs`, measure what the pools keep of its test graphs, and draw one of them."""
     out.mkdir(parents=True, exist_ok=True)
     writable(out / "demo.png")
     graphs = motifs() if graphs is None else graphs
@@ -68,7 +70,7 @@ def run_demo(
     trace, network = follow(training), training.state.network
     assert isinstance(network, Network)
     motif, chance = kept(test, trace.alive)
-    return Shown(
+    return DemoResult(
         accuracy=result.test_accuracy[0],
         classes=graphs.n_classes,
         graphs=test.n_graphs,
@@ -79,7 +81,7 @@ def run_demo(
 
 
 def trained(task: Job, graphs: GraphSet, weights: Path) -> Training:
-    """A finished training, its network with these weights."""
+    """Return a training whose network has these weights."""
     training = Training(task, graphs)
     training.state.network.load_state_dict(load_tensors(weights)[0])
     return training
@@ -87,12 +89,14 @@ def trained(task: Job, graphs: GraphSet, weights: Path) -> Training:
 
 def follow(training: Training) -> Trace:
     """What the network does to the test graphs."""
-    task, network = training.task, training.state.network.eval()
-    return trace_batch(network, training.batcher.batch(task.split.test, task.key(EVALUATION)), task.method)
+    task, network = training.job, training.state.network.eval()
+    batch = training.batcher.batch(task.split.test, task.key(EVALUATION))
+    return trace_batch(network, batch, task.method, partial(training.task.predictions, constants=training.constants))
 
 
 def draw(path: Path, graphs: GraphSet, trace: Trace, scale: Scale | None = None) -> Path:
-    """Draw what became of the first graph in one piece, right or wrong; of the first graph where none is."""
+    """Draw the first connected graph at every level, whether predicted correctly or not; the first graph if none is
+    connected."""
     singles = (graphs.subset([g]) for g in range(graphs.n_graphs))
     whole = (g for g, one in enumerate(singles) if np.isfinite(steps(one.n_nodes, edges_of(one))).all())
     which = next(whole, 0)

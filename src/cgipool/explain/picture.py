@@ -1,14 +1,15 @@
-"""A picture of a graph that is pooled level by level, and the colours of its scores; NumPy and matplotlib only.
+"""Draw a graph at every pooling level with matplotlib, and define the colour scale of its scores.
 
 Shapes: n nodes, m edges, L levels.
 """
 
+import io
 import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib import colormaps
@@ -21,7 +22,10 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from cgipool.errors import counted
-from cgipool.report.style import short
+from cgipool.report.figures import short
+
+if TYPE_CHECKING:
+    from cgipool.explain.explanation import Explanation
 
 Floats = NDArray[np.floating]
 Ints = NDArray[np.int64]
@@ -29,7 +33,7 @@ Ints = NDArray[np.int64]
 INK, FAINT, RING, PLAIN = "#333333", "#dcdcdc", "#0b5fa5", "#b9c6d3"
 
 MANY = 500
-"""Above so many nodes, all distances are too many: places then follow from the distances to a few nodes."""
+"""Above this number of nodes, the layout uses the distances to a few nodes instead of all distances."""
 
 FEW = 60
 """Node names are drawn for graphs with at most this many nodes."""
@@ -48,24 +52,44 @@ class Scale:
     low: float
     high: float
     meaning: str
-    """What the score is, in words."""
+    """A sentence that explains the score."""
     span: str
-    """How the ends of the scale were chosen, in words."""
+    """A sentence that explains how the ends of the scale were chosen."""
 
     @property
     def ticks(self) -> list[float]:
-        """Round numbers from `low` to `high`; no two are equal."""
+        """Distinct round numbers from `low` to `high`."""
         tol = 1e-9 * (self.high - self.low)
         ticks = MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(self.low, self.high)
         return [float(tick) for tick in ticks if self.low - tol <= tick <= self.high + tol]
 
     def share(self, value: float) -> float:
-        """Where a score lies on the scale, from 0 to 1."""
+        """The position of a score on the scale, from 0 to 1."""
         return min(max((value - self.low) / (self.high - self.low), 0.0), 1.0)
 
     def colour(self, value: float) -> str:
         """The colour of a score, as #rrggbb; neutral for NaN."""
         return to_hex(COLOURS(self.share(value))) if np.isfinite(value) else PLAIN
+
+
+def draw(one: "Explanation", form: str) -> bytes:
+    """Return an image of the graph and of each level, as a file in the format "svg" or "png"."""
+    if one.molecule is not None:
+        from cgipool.explain.molecule import draw_molecule
+
+        return draw_molecule(one, form)
+    figure = pooling_figure(
+        edges=one.edges,
+        ringed=one.graph.node_truth,
+        alive=one.trace.alive,
+        score=one.trace.score,
+        title=f"{one.name}: {one.verdict}",
+        scale=one.scale,
+        names=one.node_names,
+    )
+    out = io.BytesIO()
+    figure.savefig(out, format=form)
+    return out.getvalue()
 
 
 def draw_pooling(
@@ -136,7 +160,7 @@ def _write_names(panel: Axes, place: Floats, alive: NDArray[np.bool_], names: Se
 
 
 def _draw_scale(figure: Figure, scale: Scale) -> None:
-    """The colour bar."""
+    """Add the colour bar."""
     shades = ScalarMappable(Normalize(scale.low, scale.high), COLOURS)
     bar = figure.colorbar(shades, cax=figure.add_axes((0.945, 0.2, 0.009, 0.55)), ticks=scale.ticks)
     bar.set_label(f"score {_in_math(scale.score)} of kept nodes", color=INK, fontsize=9)
@@ -146,16 +170,16 @@ def _draw_scale(figure: Figure, scale: Scale) -> None:
 
 
 def _in_math(name: str) -> str:
-    """A score's name as formulas are set, if it is short enough to be a symbol."""
+    """Typeset the name of a score as math if it is a symbol."""
     return f"${name}$" if re.fullmatch(r"[a-z](_[a-z])?", name) else name
 
 
 def _draw_graph(
     panel: Axes, place: Floats, edges: Ints, alive: NDArray[np.bool_], rings: NDArray[np.bool_], big: float
 ) -> None:
-    """Edges (dark between living nodes) and rings; the same frame in every panel."""
-    there = alive[edges].all(1)
-    for some, colour, thick in ((~there, FAINT, 0.8), (there, INK, 1.1)):
+    """Draw edges (dark between kept nodes) and rings. All panels have the same limits."""
+    kept = alive[edges].all(1)
+    for some, colour, thick in ((~kept, FAINT, 0.8), (kept, INK, 1.1)):
         panel.add_collection(LineCollection(list(place[edges[some]]), colors=colour, linewidths=thick, zorder=1))
     panel.scatter(
         place[rings, 0], place[rings, 1], s=2.2 * big, facecolors="white", edgecolors=RING, linewidths=1.6, zorder=2
@@ -168,12 +192,12 @@ def _draw_graph(
 
 
 def places(n: int, edges: Ints) -> Floats:
-    """[n, 2] where the nodes are drawn; the same graph always looks the same."""
+    """[n, 2] node positions; the same graph always gets the same layout."""
     return layout(steps(n, edges)) if n <= MANY else rough_layout(n, edges)
 
 
 def steps(n: int, edges: Ints) -> Floats:
-    """[n, n] edges on the shortest path between two nodes, infinite where there is none."""
+    """[n, n] length of the shortest path between two nodes, infinite if there is none."""
     length = np.full((n, n), np.inf)
     np.fill_diagonal(length, 0.0)
     length[edges[:, 0], edges[:, 1]] = length[edges[:, 1], edges[:, 0]] = 1.0
@@ -183,9 +207,9 @@ def steps(n: int, edges: Ints) -> Floats:
 
 
 def layout(distance: Floats, rounds: int = 300) -> Floats:
-    """[n, 2] places whose distances resemble the given ones: stress majorisation (Gansner, Koren and North, 2004).
+    """[n, 2] positions whose distances approximate the given: stress majorisation (Gansner, Koren and North, 2004).
 
-    It starts from classical scaling, so the same graph always looks the same; the wider side is put across.
+    It starts from classical scaling, so the result is deterministic. The wider side is horizontal.
     """
     n = len(distance)
     if n == 1:
@@ -208,7 +232,7 @@ def layout(distance: Floats, rounds: int = 300) -> Floats:
 
 
 def rough_layout(n: int, edges: Ints, pivots: int = 50) -> Floats:
-    """[n, 2] places from the distances to a few nodes far from each other: pivot scaling (Brandes and Pich, 2007)."""
+    """[n, 2] positions from the distances to a few distant nodes: pivot MDS (Brandes and Pich, 2007)."""
     columns = [steps_from(0, n, edges)]
     while len(columns) < min(pivots, n):
         columns.append(steps_from(int(np.min(columns, 0).argmax()), n, edges))
@@ -221,7 +245,7 @@ def rough_layout(n: int, edges: Ints, pivots: int = 50) -> Floats:
 
 
 def steps_from(node: int, n: int, edges: Ints) -> Floats:
-    """[n] edges on the shortest path from one node to each, infinite where there is none."""
+    """[n] length of the shortest path from one node to every node, infinite if there is none."""
     ends = np.concatenate([edges, edges[:, ::-1]])
     length = np.full(n, np.inf)
     length[node], step = 0.0, 0
@@ -235,6 +259,6 @@ def steps_from(node: int, n: int, edges: Ints) -> Floats:
 
 
 def _across(place: Floats) -> Floats:
-    """Turned so that the wider side is across."""
+    """Rotate so that the wider side is horizontal."""
     _, _, axes = np.linalg.svd(place - place.mean(0), full_matrices=False)
     return (place - place.mean(0)) @ axes.T
