@@ -49,7 +49,7 @@ def y(graphs: GraphSet) -> np.ndarray:
 
 
 def classifier(**settings: object) -> GraphClassifier:
-    return GraphClassifier(**{"method": "topk", **SMALL, **settings})
+    return GraphClassifier(**{"method": "topk", "recipe": "paper", **SMALL, **settings})
 
 
 def test_every_setting_of_a_recipe_is_a_parameter(graphs: GraphSet, y: np.ndarray) -> None:
@@ -75,30 +75,32 @@ def test_a_class_in_float_x_is_not_lost_in_silence(graphs: GraphSet, y: np.ndarr
         data.x = torch.full((data.num_nodes, 2), float(data.y))
         data.edge_attr = torch.ones(data.edge_index.shape[1], 4)
     with pytest.warns(UnusedDataWarning) as told:
-        classifier(epochs=1).fit(listed, y)
+        assert classifier(epochs=1).fit(listed, y).model_.encoder.n_floats == 2  # used by default
+    assert [str(each.message) for each in told] == [
+        "graphs: edge attributes (4 columns) are not used; conv=gine reads them",
+    ]
+    with pytest.warns(UnusedDataWarning) as told:
+        classifier(epochs=1, attributes=False).fit(listed, y)
     assert [str(each.message) for each in told] == [
         "graphs: node attributes (2 columns) are not used and nodes have no labels, so only their degrees are seen; "
         "set attributes=true to use them",
-        "graphs: edge attributes (4 columns) are not used",
+        "graphs: edge attributes (4 columns) are not used; conv=gine reads them",
     ]
     assert {each.filename for each in told} == {__file__}
 
 
-def test_weights_and_directions_of_edges_are_told(graphs: GraphSet, y: np.ndarray) -> None:
+def test_discarded_directions_are_told(graphs: GraphSet, y: np.ndarray) -> None:
     directed = [nx.DiGraph(list(nx.Graph(graph).edges)) for graph in graphs.to_networkx()]
-    for graph in directed:
-        nx.set_edge_attributes(graph, 2.0, "weight")
     with pytest.warns(UnusedDataWarning) as told:
         classifier(epochs=1).fit(directed, y)
     assert [str(each.message) for each in told] == [
-        "graphs: edge weights are not used",
         f"graphs: direction is discarded: {graphs.n_edges // 2:,} one-way edges count in both directions",
     ]
 
 
 def test_it_learns() -> None:
     graphs = load_dataset("motifs").subset(range(0, 1000, 2))
-    model = GraphClassifier(method="cgi", width=32, epochs=25, lr=0.005).fit(graphs, graphs.y)
+    model = GraphClassifier(method="cgi", width=32, recipe="paper", epochs=25, lr=0.005).fit(graphs, graphs.y)
     rest = load_dataset("motifs").subset(range(1, 1000, 2))
     assert model.score(rest, rest.y) > 0.8
     assert model.model_.about["graphs"] == {"train": 450, "val": 50}

@@ -6,7 +6,7 @@ import pytest
 
 from cgipool.data import motifs
 from cgipool.errors import UserError
-from cgipool.inference.fitted import fit
+from cgipool.inference.fitting import fit
 from cgipool.training import loop as split
 from cgipool.training.job import Progress
 

@@ -19,7 +19,8 @@ from cgipool.data.sources import load_dataset
 from cgipool.errors import UserError
 from cgipool.inference.fitted import KIND, FittedModel
 from cgipool.inference.predict import NOT_FINITE
-from cgipool.pool import METHODS, Sizes
+from cgipool.pool import NETWORKS, Sizes
+from cgipool.task.registry import task_of
 from cgipool.training.checkpoint import digest_of, load_tensors, save_tensors
 from cgipool.training.initial import model_of
 from cgipool.training.recipe import PAPER, STRONG
@@ -35,7 +36,9 @@ def graphs() -> GraphSet:
 def untrained(graphs: GraphSet, method: str = "topk", recipe=SMALL, members: int = 1) -> FittedModel:
     encoder, sizes = Encoder.fit(graphs), Sizes.of(graphs.sizes)
     shares = (1 / graphs.n_classes,) * graphs.n_classes
-    made = [dict(model_of(method, recipe, encoder, shares, sizes).state_dict()) for _ in range(members)]
+    made = [
+        dict(model_of(method, recipe, encoder, task_of(graphs), shares, sizes).state_dict()) for _ in range(members)
+    ]
     return FittedModel(method, recipe, graphs.class_names, encoder, shares, sizes, made)
 
 
@@ -121,7 +124,7 @@ def test_a_forged_description_is_one_line(name: str, path: Path) -> None:
 
 
 def test_every_method_is_read_back(graphs: GraphSet, tmp_path: Path) -> None:
-    for method in METHODS:
+    for method in NETWORKS:
         for recipe in (SMALL, STRONG["molecules"].but(width=8, levels=2)):
             model = untrained(graphs, method, recipe, members=2)
             model.save(tmp_path / "model.safetensors")
@@ -265,9 +268,9 @@ def test_a_prediction_that_fails_leaves_the_file_as_it_was(
     seen = []
 
     def torn(model: FittedModel, chunks: object, *rest: object):
-        from cgipool.inference.predict import Rows
+        from cgipool.inference.predict import WrittenRows
 
-        yield Rows("0,torn", 1, 0)
+        yield WrittenRows("0,torn", 1, 0)
         seen.append(out.read_bytes())
         raise UserError("the disk is on fire")
 

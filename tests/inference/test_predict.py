@@ -24,7 +24,7 @@ from cgipool.data.features import Encoder
 from cgipool.data.importers.lines import Asked, Line, lines_of
 from cgipool.errors import UserError
 from cgipool.inference.fitted import FittedModel
-from cgipool.inference.predict import Row, Rows, Writer, shard_of
+from cgipool.inference.predict import Row, Writer, WrittenRows, shard_of
 from cgipool.inference.predict_input import CHUNK, Chunk, chunks_of, count_of, known_to
 from cgipool.inference.ray import Wish, predict_range
 from cgipool.study.share import shard_of_rank
@@ -81,11 +81,11 @@ def test_a_csv_of_predictions_is_harmless_in_a_spreadsheet_and_a_terminal() -> N
     writer.write(Row("-1", np.array([0.25, 0.75])))
     writer.write(Row("a\x1b[31m", None, "@reason"))
     header, *rows = csv.reader(io.StringIO(out.getvalue()))
-    assert header == ["id", "prediction", "p(=1+1)", "p(-1)", "reason"]
+    assert header == ["id", "prediction", "p(=1+1)", "p(-1)", "unseen_nodes", "reason"]
     assert rows == [
-        ["'=cmd|' /C calc'!A0", "'=1+1", "0.750000", "0.250000", ""],
-        ["-1", "-1", "0.250000", "0.750000", ""],
-        ["a\ufffd[31m", "", "", "", "'@reason"],
+        ["'=cmd|' /C calc'!A0", "'=1+1", "0.750000", "0.250000", "", ""],
+        ["-1", "-1", "0.250000", "0.750000", "", ""],
+        ["a\ufffd[31m", "", "", "", "", "'@reason"],
     ]
 
 
@@ -126,8 +126,11 @@ def test_labels_that_the_model_has_not_seen_are_told(tmp_path: Path, capsys: pyt
     for name, said in (("old", False), ("new", True)):
         capsys.readouterr()
         assert main(["predict", model, str(tmp_path / name)]) == 0
-        told = capsys.readouterr().err
-        assert ("50 % of the nodes have a label or degree that the model was not trained on" in told) is said
+        answer = capsys.readouterr()
+        assert ("50 % of the nodes have a label or degree that the model was not trained on" in answer.err) is said
+        counts = [int(row["unseen_nodes"]) for row in csv.DictReader(answer.out.splitlines())]
+        ends = np.stack([some.node_ptr[:-1], some.node_ptr[1:]], 1).tolist()
+        assert counts == [int(label[first:last].sum()) if said else 0 for first, last in ends]
 
 
 def test_a_graph_that_the_model_has_no_input_for_is_told_as_well(model: Path, graphs: GraphSet) -> None:
@@ -320,7 +323,7 @@ def test_an_ensemble_by_the_command_line(tmp_path: Path, capsys: pytest.CaptureF
     out = tmp_path / "two.safetensors"
     assert main(["fit", "motifs", "--out", str(out), "--ensemble", "2", *TINY]) == 0
     said = capsys.readouterr()
-    assert "two.safetensors: an ensemble of 2 topk on 900 graphs of motifs" in said.out
+    assert "two.safetensors: an ensemble of 2 topk, recipe strong-molecules, on 900 graphs of motifs" in said.out
     assert "validation graphs" in said.out
     assert [line.split(",")[0] for line in said.err.splitlines()] == ["member 0: 2 epochs", "member 1: 2 epochs"]
     assert len(FittedModel.load(out).members) == 2
@@ -345,7 +348,7 @@ def test_a_shorter_line_on_a_terminal_leaves_nothing_of_a_longer(monkeypatch: py
     clock, terminal = iter([0.5, 100.0]), Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setitem(_write.__globals__, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    _write(iter([Rows("", 1000, 0, 5, 0)]), io.StringIO(), 0.0)
+    _write(iter([WrittenRows("", 1000, 0, 5, 0)]), io.StringIO(), 0.0)
     assert "1,000 graphs, 2,000 a second" in terminal.getvalue()
     assert terminal.getvalue().split("\x1b[K")[-1] == "1,000 graphs, 10 a second\n"
 

@@ -154,7 +154,7 @@ def test_columns_are_passed_through(model: Path, tmp_path: Path, capsys: pytest.
     load_dataset(tmp_path / "set").save(tmp_path / "plain")
     assert [row["id"] for row in predicted(model, tmp_path / "plain", capsys)] == ["a"]
     assert main(["predict", str(model), str(tmp_path / "plain"), "--keep", "smiles"]) == 2
-    assert "has no columns that could be kept" in capsys.readouterr().err
+    assert "has no column 'smiles' to keep; its columns: logS, note" in capsys.readouterr().err
 
 
 def test_the_graph_that_is_meant(tmp_path: Path) -> None:

@@ -96,8 +96,8 @@ def predicted(capsys: pytest.CaptureFixture[str], model: object, path: object) -
 
 def check_rows(rows: list[list[str]], model: Path, graphs: GraphSet) -> None:
     names = graphs.class_names
-    assert rows[0] == ["id", "prediction", *(f"p({name})" for name in names), "reason"]
-    found = np.array([row[2:-1] for row in rows[1:]], float)
+    assert rows[0] == ["id", "prediction", *(f"p({name})" for name in names), "unseen_nodes", "reason"]
+    found = np.array([row[2:-2] for row in rows[1:]], float)
     np.testing.assert_allclose(found, FittedModel.load(model).predict_proba(graphs), atol=1e-5)
 
 
@@ -123,7 +123,7 @@ def test_an_import_without_classes_is_for_predictions_alone(
 ) -> None:
     path, out = MADE[form](graphs, tmp_path / "new"), tmp_path / "set"
     without = refused(capsys, "data", "import", path, "--out", out)
-    assert without.endswith("; for graphs without classes, to predict these, there is --unlabelled\n")
+    assert without.endswith("; to import graphs without classes for prediction, use --unlabelled\n")
     assert run("data", "import", path, "--unlabelled", "--out", out) == 0
     assert "not known" in capsys.readouterr().out
     check_rows(predicted(capsys, model, out), model, graphs)
@@ -147,7 +147,7 @@ def test_molecules_in_tables_and_sdf(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert run("fit", "old", "--out", "m.safetensors", *TINY) == 0
     rows = predicted(capsys, "m.safetensors", "new.csv")
     for source in ("new.csv", "new.sdf"):
-        assert "there is --unlabelled" in refused(capsys, "data", "import", source, "--out", "set")
+        assert "use --unlabelled" in refused(capsys, "data", "import", source, "--out", "set")
         assert run("data", "import", source, "--unlabelled", "--out", "set") == 0
         assert predicted(capsys, "m.safetensors", "set") == rows
     Path("none.sdf").write_text("")
@@ -157,13 +157,13 @@ def test_molecules_in_tables_and_sdf(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_classes_that_are_there_are_not_read(graphs: GraphSet, tmp_path: Path) -> None:
     path = edge_lists(graphs, tmp_path / "new")
     (path / "graphs.csv").write_text("graph,label\n" + "".join(f"{g},x{g}\n" for g in range(graphs.n_graphs)))
-    found = import_data(path, wishes=ImportOptions(unlabelled=True)).graphs
+    found = import_data(path, options=ImportOptions(unlabelled=True)).graphs
     assert (found.is_labelled, found.n_graphs) == (False, 9)
-    with pytest.raises(UserError, match="--label has no use with --unlabelled, which reads no classes"):
-        import_data(path, wishes=ImportOptions(unlabelled=True, label="label"))
+    with pytest.raises(UserError, match="--label cannot be used with --unlabelled, which reads no classes"):
+        import_data(path, options=ImportOptions(unlabelled=True, label="label"))
     (path / "graphs.csv").write_text("graph\n")
     with pytest.raises(UserError, match=r"graphs\.csv has no rows"):
-        import_data(path, wishes=ImportOptions(unlabelled=True))
+        import_data(path, options=ImportOptions(unlabelled=True))
 
 
 def test_faults_of_tu_sets_without_classes(graphs: GraphSet, tmp_path: Path) -> None:

@@ -4,39 +4,35 @@ The file holds the weights of each member (member-00/…) and, in its header, me
 what it was trained on, and a checksum of all that. Shapes: G graphs, C classes, M members.
 """
 
-import contextlib
 import json
-import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor
 
+from cgipool.classical import MODELS
 from cgipool.data.batch import Batch, Batcher
 from cgipool.data.features import Encoder
 from cgipool.data.graphs import GraphSet
+from cgipool.data.importers.table import few
 from cgipool.data.names import Names
-from cgipool.data.splits import Split, check_graphs, holdout
-from cgipool.errors import UserError, excerpt, whole_number
+from cgipool.errors import UserError, excerpt
 from cgipool.inference.model_file import check_description, check_weights, parsed
 from cgipool.model.network import Model, Output
 from cgipool.pool import Sizes, is_own, method_named
+from cgipool.task.base import Task
+from cgipool.task.registry import task_named
 from cgipool.training.checkpoint import digest_of, load_tensors, save_tensors
-from cgipool.training.ensemble import member_folder
 from cgipool.training.evaluate import chunks
-from cgipool.training.folder import METRICS
-from cgipool.training.initial import class_shares, model_of, read_encoder
-from cgipool.training.job import Diverged, ProgressCallback
-from cgipool.training.metrics import shown
-from cgipool.training.recipe import Recipe, recipe_named
-from cgipool.training.result import Log
-from cgipool.training.run import check_device, split_folder, train
+from cgipool.training.initial import model_of
+from cgipool.training.recipe import Recipe
+from cgipool.training.run import check_device
 from cgipool.version import __version__
 
 KIND, FORMAT = "cgipool model", 1
@@ -51,7 +47,7 @@ class FittedModel:
     class_names: Names
     encoder: Encoder
     shares: tuple[float, ...]
-    """[C] of the classes among the training graphs."""
+    """[O] the best constant prediction for the training graphs: the shares of the classes, say."""
     sizes: Sizes
     """Of the training graphs."""
     members: list[dict[str, Tensor]]
@@ -61,6 +57,12 @@ class FittedModel:
     featurizer: dict[str, Any] | None = None
     """How raw inputs (SMILES) become graphs, if they do; as `to_json` of the featuriser gives it."""
     device: str = "cpu"
+    task_name: str = "classification"
+    """What is predicted."""
+    target_names: Names = ()
+    """The target columns of a regression or multi-label task."""
+    constants: tuple[Any, ...] = ()
+    """The task's constants of the training graphs: means and standard deviations of a regression, say."""
     history: list[dict[str, Any]] = field(default_factory=list)
     """What is known of each epoch of each member, if it was just trained; a file does not keep it."""
 
@@ -76,13 +78,20 @@ class FittedModel:
     @cached_property
     def networks(self) -> list[Model]:
         """[M] ready to answer."""
+        if method_named(self.method).classical:
+            raise UserError(f"{self.method} is not a network: it has neither embeddings nor explanations")
         made = []
         for weights in self.members:
-            model = model_of(self.method, self.recipe, self.encoder, self.shares, self.sizes)
+            model = model_of(self.method, self.recipe, self.encoder, self.task, self.shares, self.sizes)
             _load_weights(model, weights)
             model.compact = True
             made.append(model.to(self.device).eval())
         return made
+
+    @cached_property
+    def task(self) -> Task:
+        """What is predicted."""
+        return task_named(self.task_name, self.class_names or self.target_names)
 
     def on(self, device: str) -> "FittedModel":
         """The same model, answering on a device."""
@@ -91,6 +100,8 @@ class FittedModel:
 
     def batches(self, graphs: GraphSet) -> Iterator[Batch]:
         """The graphs as the networks read them, in order and in large batches."""
+        for network in self.networks:
+            network.check(graphs)
         return chunks(Batcher(graphs, self.encoder.encode(graphs), self.device), np.arange(graphs.n_graphs))
 
     @torch.no_grad()
@@ -98,13 +109,56 @@ class FittedModel:
         for batch in self.batches(graphs):
             yield [network(batch) for network in self.networks]
 
-    def predict_proba(self, graphs: GraphSet) -> NDArray[np.float64]:
-        """[G, C] the mean of the members' probabilities."""
+    def member_predictions(self, graphs: GraphSet) -> NDArray[np.float64]:
+        """[M, G, O] the predictions of each member: probabilities, or values in the targets' units."""
+        if method_named(self.method).classical:
+            held = [{name: value.cpu().numpy() for name, value in part.items()} for part in self.members]
+            return np.stack([MODELS[self.method].predict(arrays, graphs, self.task) for arrays in held])
+        constants = torch.tensor(self.constants, dtype=torch.float32, device=self.device)
         parts = [
-            torch.stack([torch.softmax(answer.logits.double(), 1) for answer in answers]).mean(0).cpu().numpy()
+            torch.stack([self.task.predictions(answer.logits, constants) for answer in answers]).cpu().numpy()
             for answers in self._answers(graphs)
         ]
-        return np.concatenate([np.empty((0, len(self.class_names))), *parts])
+        return np.concatenate([np.empty((len(self.members), 0, self.task.outputs)), *parts], axis=1)
+
+    def predictions(self, graphs: GraphSet) -> NDArray[np.float64]:
+        """[G, O] the mean over members: probabilities, or values in the targets' units."""
+        return self.member_predictions(graphs).mean(0)
+
+    def predict_proba(self, graphs: GraphSet) -> NDArray[np.float64]:
+        """[G, C] the mean of the members' probabilities."""
+        return self.predictions(graphs)
+
+    def evaluate(self, graphs: GraphSet) -> dict[str, Any]:
+        """Every metric of the task on labelled graphs, by name; those of each class or column under per_class or
+        per_column. Classes and columns are found by their names."""
+        self.check_labels(graphs)
+        targets, answers = self.labels_of(graphs), self.predictions(graphs)
+        known = (targets >= 0) if targets.ndim == 1 else ~np.isnan(targets).all(1)
+        if not known.any():
+            raise UserError(f"{graphs.name}: no graph has a known label")
+        return self.task.evaluate(targets[known], answers[known])
+
+    def check_labels(self, graphs: GraphSet) -> None:
+        """Raise UserError unless graphs have labels of the model's task."""
+        if graphs.task != self.task_name:
+            raise UserError(f"{graphs.name} has targets for {graphs.task}, but the model is for {self.task_name}")
+        if not graphs.is_labelled:
+            raise UserError(f"{graphs.name} has no labels, so there is nothing to evaluate the model against")
+        missing = [name for name in self.target_names if name not in graphs.target_names]
+        if missing:
+            raise UserError(f"{graphs.name} has no target column {excerpt(missing[0])!r}, which the model predicts")
+
+    def labels_of(self, graphs: GraphSet) -> NDArray[Any]:
+        """The labels of graphs in the model's order: classes [G], −1 where missing, or columns [G, T]."""
+        if graphs.targets is not None:
+            return np.asarray(graphs.targets[:, [graphs.target_names.index(name) for name in self.target_names]])
+        code = {name: number for number, name in enumerate(self.class_names)}
+        codes = np.array([*(code.get(name, -2) for name in graphs.class_names), -1])[graphs.y]
+        if (codes == -2).any():
+            name = graphs.class_names[int(graphs.y[codes == -2][0])]
+            raise unknown_class(graphs.name, name, self.class_names)
+        return codes
 
     def embed(self, graphs: GraphSet) -> NDArray[np.float32]:
         """[G, M · D] the vector of D numbers that the head reads of each graph, of each member: with the paper's
@@ -114,8 +168,8 @@ class FittedModel:
         ]
         return np.concatenate(parts) if parts else np.empty((0, 0), np.float32)
 
-    def save(self, path: str | Path) -> None:
-        """Write the model to one file."""
+    def plain(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The tensors and the description that a file holds."""
         tensors = {
             f"member-{number:02d}/{name}": value
             for number, part in enumerate(self.members)
@@ -133,6 +187,14 @@ class FittedModel:
             "about": self.about,
             "featurizer": self.featurizer,
         }
+        if self.task_name != "classification":
+            named = {"task": self.task_name, "target_names": self.target_names, "constants": self.constants}
+            plain |= named
+        return tensors, plain
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file."""
+        tensors, plain = self.plain()
         try:
             text = json.dumps(plain, ensure_ascii=False, allow_nan=False)
         except TypeError as error:  # labels of `GraphClassifier`, such as dates
@@ -158,21 +220,26 @@ class FittedModel:
                 raise UserError(
                     f"{path} has format {excerpt(str(plain.get('format')))}, but this version reads {FORMAT}"
                 )
-            check_description(plain, tensors)
-            return cls._of(plain, tensors, device, allow_code, path)
+            if "parts" in plain:
+                from cgipool.inference.blend import Blend  # which is built on this class
+
+                return Blend.read(plain, tensors, device, allow_code, path)
+            return cls.described(plain, tensors, device, allow_code, path)
         except (KeyError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
             raise UserError(f"{path} cannot be read by version {__version__}: {_said(error)}") from None
 
     @classmethod
-    def _of(
+    def described(
         cls, plain: dict[str, Any], tensors: dict[str, Tensor], device: str, allow_code: bool, path: str | Path
     ) -> "FittedModel":
-        """The model of a description that has been checked; its tensors are compared with those that follow from it."""
-        method = plain["method"]
-        if is_own(method) and not allow_code:
+        """The model of a description and its tensors; ValueError if they do not agree."""
+        check_description(plain, tensors)
+        method, function = plain["method"], ((plain["featurizer"] or {}).get("own") or {}).get("function")
+        own = f"the class {excerpt(method)!r}" if is_own(method) else function and f"the function {excerpt(function)!r}"
+        if own and not allow_code:
             raise UserError(
-                f"{path} uses the class {excerpt(method)!r}, and loading it runs the code of that module; if you "
-                "trust the file, use --allow-code, or allow_code=True in Python"
+                f"{path} uses {own}, and loading it runs the code of that module; if you trust the file, use "
+                "--allow-code, or allow_code=True in Python"
             )
         try:
             method_named(method)
@@ -181,9 +248,31 @@ class FittedModel:
             raise UserError(f"{path}: {excerpt(str(error), 400)}") from None
         encoder, sizes, shares = Encoder.from_json(plain["encoder"]), Sizes(*plain["sizes"]), tuple(plain["shares"])
         members = [_member(tensors, number) for number in range(plain["members"])]
-        check_weights(method, recipe, encoder, shares, sizes, members)
-        names = tuple(plain["class_names"])
-        return cls(method, recipe, names, encoder, shares, sizes, members, plain["about"], plain["featurizer"], device)
+        names, targets = tuple(plain["class_names"]), tuple(plain.get("target_names", ()))
+        task = task_named(plain.get("task", "classification"), names or targets)
+        check_weights(method, recipe, encoder, task, shares, sizes, members)
+        rest: dict[str, Any] = {
+            "task_name": task.name,
+            "target_names": targets,
+            "constants": tuple(plain.get("constants", ())),
+        }
+        featurizer, about = plain["featurizer"], plain["about"]
+        encoder = _named_columns(encoder, featurizer)
+        return cls(method, recipe, names, encoder, shares, sizes, members, about, featurizer, device, **rest)
+
+
+def unknown_class(where: object, name: str, known: Names) -> UserError:
+    """The error for a class that the model was not trained on."""
+    return UserError(f"{where}: the model does not know the class {excerpt(name)!r}; its classes: {few(known)}")
+
+
+def _named_columns(encoder: Encoder, featurizer: dict[str, Any] | None) -> Encoder:
+    """The encoder of a model of molecules with the names of its columns, which earlier versions did not keep, so that
+    it can read sets with more of them."""
+    atoms = [column.get("name") for column in (featurizer or {}).get("atoms", ()) if isinstance(column, dict)]
+    if encoder.reads or encoder.source != "label" or len(atoms) != len(encoder.values) - encoder.wl:
+        return encoder
+    return replace(encoder, reads=tuple(map(str, atoms)))
 
 
 def _said(error: Exception) -> str:
@@ -211,74 +300,3 @@ def _recipe(plain: dict[str, Any]) -> Recipe:
     if later := [name for name in plain if name not in known]:
         raise ValueError(f"it has the setting {later[0]!r}, which this version does not know")
     return Recipe(**plain)
-
-
-def fit(
-    graphs: GraphSet,
-    *,
-    method: str = "cgi",
-    recipe: str | Recipe = "paper",
-    ensemble: int = 1,
-    validation: float = 0.1,
-    seed: int = 0,
-    device: str = "cpu",
-    jobs: int = 1,
-    featurizer: dict[str, Any] | None = None,
-    sample_weight: ArrayLike | None = None,
-    folder: str | Path | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    tell: ProgressCallback = lambda progress: None,
-    **settings: Any,
-) -> FittedModel:
-    """Train one model for use, or an ensemble, on all graphs but a share for validation, which early stopping watches.
-
-    `settings` change single settings of the recipe. No graph is held back for a test: what to expect of a model is
-    what `train` measures on splits. `sample_weight` [G] is how much each graph counts in the loss. The training is kept
-    in `folder`, so that `resume` continues an interrupted one; without a name, in a temporary one.
-    """
-    seed = whole_number("seed", seed)
-    check_graphs(graphs)
-    method_named(method)
-    chosen = recipe_named(recipe, graphs.family).but(**settings)
-    ids, val = holdout(graphs, validation, seed)
-    with contextlib.ExitStack() as stack:
-        place = Path(folder or stack.enter_context(tempfile.TemporaryDirectory(prefix="cgipool-")))
-        try:
-            result = train(
-                graphs,
-                method=method,
-                recipe=chosen,
-                splits=[Split(0, ids, val, val)],
-                seed=seed,
-                ensemble=ensemble,
-                device=device,
-                jobs=jobs,
-                out=place,
-                resume=resume,
-                overwrite=overwrite,
-                sample_weight=sample_weight,
-                tell=tell,
-            )
-        except Diverged as error:  # its split and its folder are internal
-            raise Diverged(error.epoch) from None
-        home = split_folder(place, 0)
-        folders = [home] if ensemble == 1 else [member_folder(home, number) for number in range(ensemble)]
-        members = [load_tensors(each / "weights.safetensors")[0] for each in folders]
-        encoder = read_encoder(folders[0])
-        history = [{"member": m} | row for m, each in enumerate(folders) for row in Log(each / METRICS).rows()]
-    about = {
-        "dataset": graphs.name,
-        "graphs": {"train": len(ids), "val": len(val)},
-        "validation": shown(result.rows[0]["test"], None),
-        "epochs": result.rows[0]["epochs"],
-        "seed": seed,
-        "cgipool": __version__,
-    }
-    weight = None if sample_weight is None else np.asarray(sample_weight)
-    shares = tuple(class_shares(graphs, ids, weight).tolist())
-    sizes, names = Sizes.of(graphs.sizes[ids]), graphs.class_names
-    featurizer = graphs.featurizer if featurizer is None else featurizer
-    return FittedModel(
-        method, chosen, names, encoder, shares, sizes, members, about, featurizer, device, history=history
-    )

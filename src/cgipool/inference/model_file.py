@@ -10,9 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cgipool.data.features import VOCABULARIES, Encoder
+from cgipool.classical import MODELS
+from cgipool.data.features import SOURCES, VOCABULARIES, Encoder
 from cgipool.errors import excerpt
 from cgipool.pool import METHODS, Sizes
+from cgipool.task.base import Task
+from cgipool.task.registry import TASKS
 from cgipool.training.initial import model_of
 from cgipool.training.recipe import Recipe
 
@@ -29,13 +32,15 @@ def check_description(plain: dict[str, Any], tensors: dict[str, Tensor]) -> None
     """A ValueError unless the description has the right types and as many members as there are tensors for."""
     _need(isinstance(plain["method"], str), "the method is not a name")
     _need(isinstance(plain["recipe"], dict), "the recipe is not a table")
-    names, shares, sizes = plain["class_names"], plain["shares"], plain["sizes"]
+    names, shares, sizes = _outputs(plain), plain["shares"], plain["sizes"]
     _need(_texts(names) and len(set(names)) == len(names) > 0, "the class names are not a list of distinct names")
     _need(_numbers(shares) and len(shares) == len(names), "there is not one share for each class")
     _need(all(0 <= share <= 1 for share in shares), "a share of a class is not between 0 and 1")
     _need(_numbers(sizes) and len(sizes) == 2 and type(sizes[1]) is int, "the sizes are not a mean and a whole number")
     _need(0 <= min(sizes) <= max(sizes) < 2**31, "the sizes are out of range")
     _need(plain["featurizer"] is None or isinstance(plain["featurizer"], dict), "the featurizer is not a table")
+    own = (plain["featurizer"] or {}).get("own", {"function": ""})
+    _need(isinstance(own, dict) and isinstance(own.get("function"), str), "the featurizer's function is not a name")
     about = plain["about"]
     _need(isinstance(about, dict), "the description of its training is not a table")
     if "labels" in about:
@@ -50,8 +55,26 @@ def check_description(plain: dict[str, Any], tensors: dict[str, Tensor]) -> None
     _need(found == prefixes, f"it should have {members} members, but has tensors of {len(found)}")
 
 
+def _outputs(plain: dict[str, Any]) -> Any:
+    """The names of the classes or target columns; a ValueError if the description of another task is not sound."""
+    task = plain.get("task", "classification")
+    if task == "classification":
+        return plain["class_names"]
+    _need(task in TASKS and plain["class_names"] == [], f"the task {excerpt(str(task), 40)!r} is unknown")
+    names, constants = plain["target_names"], plain["constants"]
+    sound = isinstance(constants, list) and len(constants) == 2 and all(map(_numbers, constants))
+    _need(sound and all(len(row) == len(names) for row in constants), "the constants do not match the targets")
+    return names
+
+
 def check_weights(
-    method: str, recipe: Recipe, encoder: Encoder, shares: tuple[float, ...], sizes: Sizes, members: list[dict]
+    method: str,
+    recipe: Recipe,
+    encoder: Encoder,
+    task: Task,
+    shares: tuple[float, ...],
+    sizes: Sizes,
+    members: list[dict],
 ) -> None:
     """A ValueError unless every member has exactly the tensors of the network that is described.
 
@@ -60,11 +83,15 @@ def check_weights(
     """
     if method not in METHODS:
         return
+    if METHODS[method].classical:
+        for arrays in members:
+            MODELS[method].check_arrays({name: value.numpy() for name, value in arrays.items()}, task)
+        return
     levels = recipe.levels if METHODS[method].build is not None else 1
     _need(levels <= len(members[0]), f"it has too few tensors for {excerpt(str(levels), 20)} levels")
     try:
         with torch.device("meta"):
-            expected = model_of(method, recipe, encoder, shares, sizes).state_dict()
+            expected = model_of(method, recipe, encoder, task, shares, sizes).state_dict()
     except (RuntimeError, TypeError, ValueError, ArithmeticError) as error:
         raise ValueError(f"no network can be built from its description ({' '.join(str(error).split())})") from None
     for number, weights in enumerate(members):
@@ -80,13 +107,31 @@ def check_weights(
 
 def _check_encoder(plain: Any) -> None:
     _need(isinstance(plain, dict), "the encoder is not a table")
+    _check_columns(plain)
+    if (held := plain.get("descriptors")) is not None:
+        _need(isinstance(held, dict) and _texts(held.get("names")), "the encoder's descriptors have no names")
+        sound = _numbers(held["mean"]) and _numbers(held["scale"]) and all(value > 0 for value in held["scale"])
+        sound = sound and len(held["names"]) == len(held["mean"]) == len(held["scale"]) > 0
+        _need(sound and isinstance(held["impute"], bool), "the encoder's descriptors are not sound")
+    wl, merged, rwse = plain.get("wl", 0), plain.get("merged", []), plain.get("rwse", 0)
+    _need(type(wl) is int and type(rwse) is int and min(wl, rwse) >= 0, "the encoder's rounds or steps are not counts")
+    _need(_flags(merged) and len(merged) == wl, "the encoder has not one flag for each round of colours")
+    _need(wl < max(len(plain["values"]), 1), "the encoder has too few columns for its rounds of colours")
+    _need(rwse <= len(plain["mean"] or ()), "the encoder has too few float columns for its steps")
+    _need(plain["source"] in SOURCES[1:], "the encoder reads neither labels nor degrees")
+    _need(plain["source"] != "degree" or len(plain["values"]) == 1 + wl, "an encoder of degrees has one column")
+    if plain.get("edges") is not None:
+        _need(isinstance(plain["edges"], dict), "the encoder of the edges is not a table")
+        _check_columns(plain["edges"])
+
+
+def _check_columns(plain: dict[str, Any]) -> None:
     values, seen, mean, scale = (plain[name] for name in ("values", "seen", "mean", "scale"))
-    _need(plain["source"] in ("label", "degree"), "the encoder reads neither labels nor degrees")
+    _need(_texts(list(plain.get("reads", []))), "the names of the encoder's columns are not texts")
     _need(plain["vocabulary"] in VOCABULARIES, "the encoder's vocabulary is unknown")
     _need(isinstance(values, list) and all(map(_texts, values)), "the encoder's values are not lists of names")
     _need(isinstance(seen, list) and all(map(_flags, seen)), "the encoder's seen values are not lists of truth values")
     _need(list(map(len, values)) == list(map(len, seen)), "the encoder's values and seen values differ in number")
-    _need(plain["source"] == "label" or len(values) == 1, "an encoder of degrees has one column")
     if mean is not None or scale is not None:
         _need(_numbers(mean) and _numbers(scale) and len(mean) == len(scale), "the encoder's means and scales differ")
         _need(all(value > 0 for value in scale), "a scale of the encoder is not positive")

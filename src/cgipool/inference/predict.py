@@ -7,7 +7,7 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,23 +20,31 @@ NOT_FINITE = "the model's output is not finite: its weights or the features of t
 """The reason of a row for which the network gave NaN."""
 
 
+UNSEEN = "unseen_nodes"
+"""The column with the number of nodes that have a label or degree which no training graph had."""
+
+
 class Row(NamedTuple):
-    """What is said of one graph."""
+    """The prediction for one graph."""
 
     id: str
-    probabilities: NDArray[np.float64] | None
-    """[C]; None for a graph that cannot be read, or for which the model's output is not finite."""
+    values: NDArray[np.float64] | None
+    """[O] probabilities, or values of a regression; None if the graph cannot be read or the output is not finite."""
     reason: str = ""
     """Why there are none."""
     kept: tuple[str, ...] = ()
     """Fields of the input that are passed through."""
+    spread: NDArray[np.float64] | None = None
+    """[O] the standard deviation over the members of an ensemble, if it is wanted."""
+    unseen: int | None = None
+    """Nodes with a label or degree that no training graph had; None if the graph cannot be read."""
 
 
 def shard_of(count: int, number: int, shards: int) -> tuple[int, int]:
-    """Start and stop of one of several consecutive shares of so many graphs; shares are numbered from 1.
+    """Start and stop of one of several consecutive parts of `count` graphs; parts are numbered from 1.
 
-    Where each can have a whole chunk they begin where the chunks of the whole do: the networks then see the very same
-    batches, and give the very same numbers.
+    If every part can have a whole chunk, parts begin at chunks of the whole: the networks then see the same batches and
+    return the same numbers.
     """
     unit = CHUNK if count >= shards * CHUNK else 1
     chunks = -(-count // unit)
@@ -44,27 +52,35 @@ def shard_of(count: int, number: int, shards: int) -> tuple[int, int]:
     return start, stop
 
 
-def predictions(model: FittedModel, chunks: Iterable[Chunk], strict: bool = False) -> Iterator[Row]:
-    """A row for every graph, in order. With `strict` the first graph without an answer is an error."""
+def predictions(
+    model: FittedModel, chunks: Iterable[Chunk], strict: bool = False, spread: bool = False
+) -> Iterator[Row]:
+    """A row for every graph, in order. With `strict`, the first graph without an answer raises UserError."""
     for chunk in chunks:
         if strict and chunk.reasons:
             place, reason = min(chunk.reasons.items())
             raise UserError(f"graph {chunk.ids[place]}: {reason}")
-        given = iter(() if chunk.graphs is None else model.predict_proba(chunk.graphs))
+        members = None if chunk.graphs is None else model.member_predictions(chunk.graphs)
+        given: Iterator[Any] = iter(())
+        if chunk.graphs is not None and members is not None:
+            unseen = model.encoder.unseen_by_graph(chunk.graphs).tolist()
+            given = zip(members.mean(0), members.std(0), unseen, strict=True)
         for place, name in enumerate(chunk.ids):
             kept = chunk.kept[place] if chunk.kept else ()
             if place in chunk.reasons:
                 yield Row(name, None, chunk.reasons[place], kept)
-            elif np.isfinite(answer := next(given)).all():
-                yield Row(name, answer, kept=kept)
+                continue
+            answer, deviation, new = next(given)
+            if np.isfinite(answer).all():
+                yield Row(name, answer, kept=kept, spread=deviation if spread else None, unseen=new)
             elif strict:
                 raise UserError(f"graph {name}: {NOT_FINITE}")
             else:
-                yield Row(name, None, NOT_FINITE, kept)
+                yield Row(name, None, NOT_FINITE, kept, unseen=new)
 
 
-class Rows(NamedTuple):
-    """Rows as they are written, some thousands together."""
+class WrittenRows(NamedTuple):
+    """Some thousand rows as they are written."""
 
     text: str
     """Without a header."""
@@ -72,61 +88,97 @@ class Rows(NamedTuple):
     bad: int
     """How many could not be read."""
     nodes: int = 0
-    """Of those that have one."""
+    """Of the graphs that could be read."""
     unseen: int = 0
     """Nodes with a label or degree that the model was not trained on."""
-    hollow: int = 0
+    empty: int = 0
     """Graphs without nodes, which all have the same prediction."""
-    unsure: int = 0
+    not_finite: int = 0
     """Graphs for which the model's output is not finite."""
 
 
 def written(
-    model: FittedModel, chunks: Iterable[Chunk], as_json: bool, strict: bool = False, keep: Sequence[str] = ()
-) -> Iterator[Rows]:
+    model: FittedModel,
+    chunks: Iterable[Chunk],
+    as_json: bool,
+    strict: bool = False,
+    keep: Sequence[str] = (),
+    spread: bool = False,
+) -> Iterator[WrittenRows]:
     """The rows of every chunk, in order; `keep` names the columns that are passed through."""
     for chunk in chunks:
-        out, without = io.StringIO(), 0
-        writer = Writer(out, model.class_names, as_json, headed=False, keep=keep)
-        for row in predictions(model, [chunk], strict):
+        out, without, unseen = io.StringIO(), 0, 0
+        writer = Writer(out, model.task.columns, as_json, headed=False, keep=keep, task=model.task_name, spread=spread)
+        for row in predictions(model, [chunk], strict, spread):
             writer.write(row)
-            without += row.probabilities is None
+            without += row.values is None
+            unseen += row.unseen or 0
         read, bad = chunk.graphs, len(chunk.reasons)
         seen = (0, 0, 0)
         if read is not None:
-            seen = read.n_nodes, model.encoder.unseen(read), int(np.count_nonzero(read.sizes == 0))
-        yield Rows(out.getvalue(), len(chunk.ids), bad, *seen, unsure=without - bad)
+            seen = read.n_nodes, unseen, int(np.count_nonzero(read.sizes == 0))
+        yield WrittenRows(out.getvalue(), len(chunk.ids), bad, *seen, not_finite=without - bad)
 
 
 class Writer:
-    """Rows as CSV or as lines of JSON: id, prediction, a probability for each class, why there is none, and columns of
-    the input that are passed through.
+    """Rows as CSV or as lines of JSON.
 
-    `headed` says whether a CSV begins with the names of its columns.
+    A row has the id, the prediction (the class and a probability for each class; the value of each target; the
+    probability of each label), the spread over an ensemble's members if wanted, the number of nodes that the model was
+    not trained on, why there is no prediction, and columns of the input that are passed through. `headed` says whether
+    a CSV begins with the names of its columns.
     """
 
     def __init__(
-        self, out: TextIO, class_names: Sequence[str], as_json: bool, headed: bool = True, keep: Sequence[str] = ()
+        self,
+        out: TextIO,
+        names: Sequence[str],
+        as_json: bool,
+        headed: bool = True,
+        keep: Sequence[str] = (),
+        task: str = "classification",
+        spread: bool = False,
     ) -> None:
-        self.out, self.names, self.as_json, self.keep = out, class_names, as_json, keep
+        self.out, self.names, self.as_json, self.keep = out, names, as_json, keep
+        self.classes, self.is_value, self.spread = task == "classification", task == "regression", spread
         self.table = csv.writer(out, lineterminator="\n")
         if headed and not as_json:
-            own = ["id", "prediction", *(f"p({name})" for name in class_names), "reason"]
+            own = ["id", *(["prediction"] if self.classes else [])]
+            own += names if self.is_value else [f"p({name})" for name in names]
+            own += [f"sd({name})" for name in names] if spread else []
+            own += [UNSEEN, "reason"]
             kept = (f"input {name}" if name in own else name for name in keep)
             self.table.writerow([csv_cell(name) for name in (*own, *kept)])
 
     def write(self, row: Row) -> None:
         """One line."""
-        p = row.probabilities
-        best = None if p is None else self.names[int(p.argmax())]
+        p = row.values
+        best = None if p is None or not self.classes else self.names[int(p.argmax())]
         if self.as_json:
-            told = None if p is None else {n: round(float(v), 6) for n, v in zip(self.names, p, strict=True)}
-            plain = {"id": row.id, "prediction": best, "probabilities": told} | (
-                {"reason": row.reason} if row.reason else {}
-            )
             kept = {"input": dict(zip(self.keep, row.kept, strict=True))} if self.keep else {}
-            self.out.write(json.dumps(plain | kept, allow_nan=False) + "\n")
+            self.out.write(json.dumps(self._plain(row, best) | kept, allow_nan=False) + "\n")
         else:
-            numbers = ["" for _ in self.names] if p is None else [f"{v:.6f}" for v in p]
-            texts = (row.id, best or "", *numbers, row.reason, *row.kept)
+            numbers = ["" for _ in self.names] if p is None else [self._text(v) for v in p]
+            if self.spread:
+                numbers += ["" for _ in self.names] if row.spread is None else [self._text(v) for v in row.spread]
+            unseen = "" if row.unseen is None else str(row.unseen)
+            texts = (row.id, *([best or ""] if self.classes else []), *numbers, unseen, row.reason, *row.kept)
             self.table.writerow(map(csv_cell, texts))
+
+    def _plain(self, row: Row, best: str | None) -> dict[str, Any]:
+        """A row as an object of JSON."""
+
+        def named(values: NDArray[np.float64] | None) -> dict[str, float] | None:
+            if values is None:
+                return None
+            return {n: float(self._text(v)) for n, v in zip(self.names, values, strict=True)}
+
+        plain: dict[str, Any] = {"id": row.id} | ({"prediction": best} if self.classes else {})
+        plain["values" if self.is_value else "probabilities"] = named(row.values)
+        plain |= {"spread": named(row.spread)} if self.spread else {}
+        plain |= {} if row.unseen is None else {UNSEEN: row.unseen}
+        return plain | ({"reason": row.reason} if row.reason else {})
+
+    def _text(self, value: float) -> str:
+        """A probability with six decimals, a value with six significant digits."""
+        return f"{value:.6g}" if self.is_value else f"{value:.6f}"

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from cgipool.data.graphs import GraphSet
-from cgipool.data.importers.imported import IDS
+from cgipool.data.importers.imported import IDS, MAX_ATOMS
 from cgipool.data.importers.lines import Asked, Line, given_ids, has_lines, is_sdf, is_table, lines_of
-from cgipool.data.importers.options import MAX_ATOMS
 from cgipool.data.importers.table import open_table
-from cgipool.data.importers.text import Text
+from cgipool.data.importers.text import TextFile
 from cgipool.data.sources import load_dataset
 from cgipool.data.store import is_saved
 from cgipool.errors import UserError, excerpt
@@ -56,13 +55,13 @@ def graph_chunks(graphs: GraphSet, size: int = CHUNK, start: int = 0, stop: int 
 def known_to(model: FittedModel, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
     """The same chunks, where graphs with labels or degrees that the model has no input for cannot be read."""
     for chunk in chunks:
-        strange = {} if chunk.graphs is None else model.encoder.strange(chunk.graphs)
-        if chunk.graphs is None or not strange:
+        found = {} if chunk.graphs is None else model.encoder.unencodable(chunk.graphs)
+        if chunk.graphs is None or not found:
             yield chunk
             continue
         places = [place for place in range(len(chunk.ids)) if place not in chunk.reasons]
-        left = [number for number in range(chunk.graphs.n_graphs) if number not in strange]
-        reasons = chunk.reasons | {places[number]: reason for number, reason in strange.items()}
+        left = [number for number in range(chunk.graphs.n_graphs) if number not in found]
+        reasons = chunk.reasons | {places[number]: reason for number, reason in found.items()}
         yield replace(chunk, graphs=chunk.graphs.subset(left) if left else None, reasons=reasons)
 
 
@@ -90,7 +89,7 @@ def molecule_chunks(
     made, left = MoleculeFeaturizer.from_json(featurizer), iter(lines)
     parse = parse_block if molfiles else parse_smiles
     while some := list(itertools.islice(left, size)):
-        gather, reasons = made.gather(), {}
+        gather, reasons = made.builder(), {}
         for place, line in enumerate(some):
             try:
                 made.add(gather, made.trim(parse(line.text, max_atoms)))
@@ -115,6 +114,10 @@ def chunks_from(
         if model.featurizer is None:
             what = "an SDF" if is_sdf(place) else "a table"
             raise UserError(f"{path} is {what}, but the model was not trained on molecules: it cannot read SMILES")
+        if model.encoder.descriptors is not None:
+            names = ", ".join(map(repr, model.encoder.descriptors.names))
+            first = f"import it first: cgipool data import {path} --unlabelled --out DIR"
+            raise UserError(f"the model reads descriptors ({names}), and {path} is not imported; {first}")
         found = molecule_chunks(lines, model.featurizer, molfiles=is_sdf(place), max_atoms=asked.max_atoms)
         return known_to(model, found)
     graphs = open_graphs(path)
@@ -137,7 +140,7 @@ def count_of(path: str | Path, asked: Asked | None = None) -> int:
     if is_sdf(place):
         from cgipool.data.importers.molecular import records
 
-        return sum(1 for _ in records(Text(place, max_size)))
+        return sum(1 for _ in records(TextFile(place, max_size)))
     return open_table(place, max_size).count() if is_table(place) else open_graphs(path).n_graphs
 
 
@@ -170,6 +173,10 @@ def check_featurizer(model: FittedModel, graphs: GraphSet, path: str | Path) -> 
         trained, found = model.featurizer.get(option), graphs.featurizer.get(option)
         if trained == found or option == "rdkit":  # the version is a note
             continue
+        if option in ("atoms", "bonds") and all(column in (found or ()) for column in trained or ()):
+            continue  # the set has further columns, which the model does not read
+        if option == "own":
+            raise UserError(f"{path} was imported with another --featurizer than the model's training set")
         way = f"--{option.replace('_', '-')}"
         if option != "largest_fragment":
             raise UserError(f"{path} was imported with a different {option} than the model's training set")

@@ -1,8 +1,8 @@
 """Prediction as tasks of Ray: each predicts a range of the input, and the rows come back in order.
 
-The model travels with the tasks, and so does what of the input is text (the rows of a table, or the names of graphs),
-which is read once, here: a task would have to read it from its beginning. The graphs of a set do not, as they may be
-larger than any memory: every node must be able to read them under the same path.
+The model and the text of the input (rows of a table, names of graphs) are sent with the tasks; text is read once, here,
+because a task would have to read it from its beginning. The graphs of a set are not sent, as they may be larger than
+memory: every node must be able to read them under the same path.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from cgipool.data.importers.lines import Asked, lines_of
 from cgipool.errors import UserError
 from cgipool.inference.fitted import FittedModel
-from cgipool.inference.predict import Rows, written
+from cgipool.inference.predict import WrittenRows, written
 from cgipool.inference.predict_input import CHUNK, chunks_from, count_of
 from cgipool.study.ray.cluster import connected, ray_package
 
@@ -28,7 +28,7 @@ AHEAD = 2
 
 
 class Wish(NamedTuple):
-    """What is to be predicted, and how it is to be told."""
+    """What is predicted, and how it is written."""
 
     data: str
     asked: Asked
@@ -37,9 +37,11 @@ class Wish(NamedTuple):
     strict: bool
     allow_code: bool = False
     """Whether a class that the model names may be imported."""
+    spread: bool = False
+    """Whether rows have the standard deviation over the members of an ensemble."""
 
 
-def predict_on_ray(on: str, model: Path, wish: Wish, start: int = 0, stop: int | None = None) -> Iterator[Rows]:
+def predict_on_ray(on: str, model: Path, wish: Wish, start: int = 0, stop: int | None = None) -> Iterator[WrittenRows]:
     """The rows of all graphs, or of those from `start` up to `stop`, range after range in their order; `on` says which
     Ray, as for studies."""
     FittedModel.load(model, allow_code=wish.allow_code)  # raises here if the file is wrong
@@ -48,7 +50,7 @@ def predict_on_ray(on: str, model: Path, wish: Wish, start: int = 0, stop: int |
         yield from in_order(count, model, wish, range(start, end, RANGE), end)
 
 
-def in_order(count: int, model: Path, wish: Wish, firsts: range, end: int) -> Iterator[Rows]:
+def in_order(count: int, model: Path, wish: Wish, firsts: range, end: int) -> Iterator[WrittenRows]:
     """The rows of the ranges that begin at `firsts`, the last of which ends at `end`, on a Ray that is connected and
     has `count` tasks at a time. One whose worker or node dies is begun again."""
     ray = ray_package()
@@ -66,9 +68,9 @@ def in_order(count: int, model: Path, wish: Wish, firsts: range, end: int) -> It
         yield _rows(ray, under_way.popleft())
 
 
-def _rows(ray: Any, reference: Any) -> Rows:
+def _rows(ray: Any, reference: Any) -> WrittenRows:
     try:
-        return Rows(*ray.get(reference))
+        return WrittenRows(*ray.get(reference))
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, UserError):
             raise UserError(str(error.cause)) from None
@@ -78,10 +80,10 @@ def _rows(ray: Any, reference: Any) -> Rows:
 
 
 def predict_range(content: bytes, wish: Wish, start: int, stop: int, lines: list[Any]) -> tuple[Any, ...]:
-    """In a worker: the `Rows` of a range, of which `lines_of` gives these lines, as plain values."""
+    """In a worker: the `WrittenRows` of a range, of which `lines_of` gives these lines, as plain values."""
     model = _model(content, wish.device, wish.allow_code)
     chunks = chunks_from(lines, wish.data, model, start, stop, wish.asked)
-    parts = written(model, chunks, wish.as_json, wish.strict, wish.asked.keep)
+    parts = written(model, chunks, wish.as_json, wish.strict, wish.asked.keep, wish.spread)
     texts, *counts = zip(*parts, strict=True)
     return "".join(texts), *map(sum, counts)
 

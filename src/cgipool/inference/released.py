@@ -17,6 +17,7 @@ from cgipool.data.batch import Batcher
 from cgipool.data.features import Encoder
 from cgipool.data.graphs import GraphSet
 from cgipool.errors import UserError
+from cgipool.model.build import build_network
 from cgipool.model.layers import InputSize
 from cgipool.model.network import Network
 from cgipool.training.evaluate import chunks
@@ -61,7 +62,7 @@ def load_released(path: str | Path, ratio: float | int = 0.8) -> ReleasedModel:
         ours = _renamed(theirs)
         columns, width = ours["convs.0.root.weight"].shape
         classes = len(ours["head.2.bias"])
-        network = Network(InputSize(columns), classes, form="released", conv="sage", width=width, ratio=ratio)
+        network = build_network(InputSize(columns), classes, form="released", conv="sage", width=width, ratio=ratio)
         network.load_state_dict(ours)
     except KeyError as error:
         raise UserError(f"{path} is not a file of released CGIPool weights: no parameter {error}") from None

@@ -1,0 +1,335 @@
+"""A page about an evaluation: its metrics, and a reliability diagram or predicted against measured values.
+
+Shapes: n graphs, O outputs, T target columns.
+"""
+
+import re
+from collections.abc import Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from cgipool.errors import counted, excerpt
+from cgipool.inference.evaluation import CLASSIFICATION, ModelEvaluation
+from cgipool.task.metrics import BINS, KNOWN, bins_of, ordered, titles_of, written
+
+Floats = NDArray[np.float64]
+
+HERE = "cgipool.inference"
+"""The package with the web files of this page."""
+
+MOST_POINTS = 4000
+"""Points of a scatter plot; of more graphs, evenly spaced ones are drawn."""
+
+MOST_PLOTS = 12
+"""Target columns with a plot of their own; the table has all of them."""
+
+MOST_CLASSES = 25
+"""Classes up to which the confusion matrix is shown."""
+
+WORST = 8
+"""Graphs in the table of the largest errors."""
+
+NUMBER = ' class="number"'
+
+
+def evaluation_page(
+    found: ModelEvaluation,
+    metric: str | None = None,
+    *,
+    brand: str = "cgipool evaluate",
+    title: str = "",
+    more: str = "",
+) -> str:
+    """Return the page; `metric` is shown first, by default the task's primary one.
+
+    `brand` names the command that writes the page, and `more` is HTML that follows the metrics.
+    """
+    facts = [counted(len(found.ids), "graph"), f"task: {found.task.name}"]
+    facts += [f"{found.unlabelled:,} without a label left out"] if found.unlabelled else []
+    facts += [f"{found.unread:,} without a prediction left out"] if found.unread else []
+    plots = _scatter_plots(found) if found.task.name == "regression" else _reliability(found)
+    parts = {
+        "style": "".join(
+            [web_file("cgipool.report", "page.css"), *(web_file(HERE, name) for name in ("tips.css", "evaluation.css"))]
+        ),
+        "title": escape(excerpt(title or f"Evaluation on {Path(found.data).name}")),
+        "brand": escape(brand),
+        "more": more,
+        "facts": escape(" · ".join(facts)),
+        "model": escape(excerpt(found.model)),
+        "tiles": _tiles(found, metric or found.task.primary),
+        "plots": plots,
+        "table": _columns(found),
+        "script": web_file(HERE, "tips.js"),
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], web_file(HERE, "evaluation.html"))
+
+
+def web_file(package: str, name: str) -> str:
+    """Read a file from the `web` folder of a package."""
+    return (files(package) / "web" / name).read_text(encoding="utf-8")
+
+
+def _tiles(found: ModelEvaluation, first: str) -> str:
+    """The metrics as a row of numbers, the most important one large."""
+    titles, values = titles_of(found.task.name), found.values
+    tiles = []
+    for place, name in enumerate(ordered(found.task.name, first)):
+        title, better = titles[name].format(found.positive), "higher" if KNOWN[name].higher else "lower"
+        kind = ' class="first"' if place == 0 else ""
+        tiles.append(
+            f'<div{kind} title="{better} is better"><dt>{escape(title)} {"↑" if KNOWN[name].higher else "↓"}</dt>'
+            f"<dd>{escape(written(name, values.get(name)))}</dd></div>"
+        )
+    return f'<dl class="tiles">{"".join(tiles)}</dl>'
+
+
+class Plot:
+    """An SVG plot with linear axes, whose marks are added as text."""
+
+    def __init__(self, x: tuple[float, float], y: tuple[float, float], size: tuple[int, int] = (460, 460)) -> None:
+        self.x, self.y = x, y
+        self.wide, self.high = size
+        self.left, self.right, self.top, self.bottom = 64, 14, 14, 46
+        self.parts: list[str] = []
+
+    def at(self, x: float, y: float) -> tuple[float, float]:
+        """The place of a value in the drawing."""
+        across, up = (x - self.x[0]) / (self.x[1] - self.x[0]), (y - self.y[0]) / (self.y[1] - self.y[0])
+        inner, tall = self.wide - self.left - self.right, self.high - self.top - self.bottom
+        return self.left + across * inner, self.high - self.bottom - up * tall
+
+    def line(self, kind: str, start: tuple[float, float], end: tuple[float, float]) -> None:
+        """Add a straight line between two values."""
+        (a, b), (c, d) = self.at(*start), self.at(*end)
+        self.parts.append(f'<line class="{kind}" x1="{a:.1f}" y1="{b:.1f}" x2="{c:.1f}" y2="{d:.1f}"/>')
+
+    def bar(self, kind: str, across: tuple[float, float], up: tuple[float, float], tip: str = "") -> None:
+        """Add a rectangle over two ranges of values."""
+        (a, b), (c, d) = self.at(across[0], max(up)), self.at(across[1], min(up))
+        note = f' data-tip="{escape(tip)}"' if tip else ""
+        self.parts.append(
+            f'<rect class="{kind}" x="{a + 1:.1f}" y="{b:.1f}" width="{max(c - a - 2, 0.5):.1f}" '
+            f'height="{max(d - b, 0.0):.1f}" rx="1.5"{note}/>'
+        )
+
+    def axes(self, below: str, beside: str, ticks: int = 5, counts: bool = False) -> None:
+        """Add grid lines, numbers and the names of the axes, behind all marks."""
+        back = []
+        for tick in _ticks(self.x, ticks):
+            x, y = self.at(tick, self.y[0])
+            back.append(f'<line class="rule" x1="{x:.1f}" y1="{self.top}" x2="{x:.1f}" y2="{y:.1f}"/>')
+            back.append(f'<text x="{x:.1f}" y="{y + 17:.1f}" text-anchor="middle">{_number(tick)}</text>')
+        for tick in _ticks(self.y, 2 if counts else ticks):
+            x, y = self.at(self.x[0], tick)
+            back.append(f'<line class="rule" x1="{x:.1f}" y1="{y:.1f}" x2="{self.wide - self.right}" y2="{y:.1f}"/>')
+            back.append(f'<text x="{x - 7:.1f}" y="{y + 4:.1f}" text-anchor="end">{_number(tick)}</text>')
+        middle = (self.left + self.wide - self.right) / 2
+        half = (self.top + self.high - self.bottom) / 2
+        back.append(
+            f'<text class="axis" x="{middle:.1f}" y="{self.high - 8}" text-anchor="middle">{escape(below)}</text>'
+        )
+        back.append(
+            f'<text class="axis" transform="translate(11 {half:.1f}) rotate(-90)" text-anchor="middle">'
+            f"{escape(beside)}</text>"
+        )
+        self.parts = back + self.parts
+
+    def svg(self, about: str) -> str:
+        """The drawing; `about` is read to those who do not see it."""
+        return (
+            f'<svg class="chart" viewBox="0 0 {self.wide} {self.high}" role="img" aria-label="{escape(about)}">'
+            f"{''.join(self.parts)}</svg>"
+        )
+
+
+def _ticks(span: tuple[float, float], count: int) -> list[float]:
+    ticks = MaxNLocator(count, steps=[1, 2, 2.5, 5, 10]).tick_values(*span)
+    slack = 1e-9 * (span[1] - span[0])
+    return [float(tick) for tick in ticks if span[0] - slack <= tick <= span[1] + slack]
+
+
+def _number(value: float) -> str:
+    return f"{value:,.4g}".replace("-", "−") if abs(value) < 1e4 else f"{value:,.6g}".replace("-", "−")
+
+
+def _reliability(found: ModelEvaluation) -> str:
+    """Reliability diagram and histogram of confidences; for classes also the confusion matrix."""
+    p, y = found.predictions, found.targets
+    if found.task.name == CLASSIFICATION:
+        confidence, right = p.max(1), (p.argmax(1) == y).astype(float)
+        words = ("probability of the predicted class", "share predicted right")
+        about = "A line on the diagonal: the probabilities mean what they say."
+    else:
+        known = ~np.isnan(y)
+        confidence, right = p[known], y[known]
+        words = ("predicted probability", "share of ones")
+        about = "All columns are taken together."
+    histogram = _histogram(confidence, words)
+    beside = f'<section class="card"><h2>Probabilities</h2>{histogram}</section>'
+    if found.task.name == CLASSIFICATION:
+        beside = f'<div class="column">{_confusion(found)}{beside}</div>'
+    return (
+        f'<section class="card"><h2>Reliability</h2>{_diagram(confidence, right, words)}'
+        f'<p class="legend">The line over a bar is the {words[1]}. <i class="key bar-over"></i>predictions too sure '
+        f'<i class="key bar-under"></i>not sure enough. {about}</p></section>{beside}'
+    )
+
+
+def _diagram(confidence: Floats, right: Floats, words: tuple[str, str]) -> str:
+    plot, place = Plot((0.0, 1.0), (0.0, 1.0)), bins_of(confidence)
+    for number in np.unique(place).tolist():
+        inside = place == number
+        observed, predicted, count = float(right[inside].mean()), float(confidence[inside].mean()), int(inside.sum())
+        across = (number / BINS, (number + 1) / BINS)
+        tip = f"{words[0]} {predicted:.3f}\n{words[1]} {observed:.3f}\n{counted(count, 'prediction')}"
+        plot.bar("bar-ok", across, (0.0, min(observed, predicted)))
+        plot.bar("bar-over" if predicted > observed else "bar-under", across, (observed, predicted))
+        plot.bar("bar-all", across, (0.0, 1.0), tip)
+        plot.line("mean", (across[0], observed), (across[1], observed))
+    plot.line("diagonal", (0.0, 0.0), (1.0, 1.0))
+    plot.axes(*words)
+    return plot.svg(f"Reliability diagram: {words[1]} by {words[0]}")
+
+
+def _histogram(confidence: Floats, words: tuple[str, str]) -> str:
+    count = np.bincount(bins_of(confidence), minlength=BINS)
+    plot = Plot((0.0, 1.0), (0.0, float(count.max()) * 1.08), (460, 150))
+    for number, graphs in enumerate(count.tolist()):
+        across = (number / BINS, (number + 1) / BINS)
+        plot.bar("bar-count", across, (0.0, graphs), counted(graphs, "prediction"))
+    plot.axes(words[0], "count", counts=True)
+    return plot.svg("How many predictions have which probability")
+
+
+def _confusion(found: ModelEvaluation) -> str:
+    """The confusion matrix as a table whose cells are shaded by their share of the row."""
+    names = found.task.columns
+    if len(names) > MOST_CLASSES:
+        return ""
+    table = np.zeros((len(names), len(names)), int)
+    np.add.at(table, (found.targets, found.predictions.argmax(1)), 1)
+    head = "".join(f'<th scope="col" class="number">{escape(excerpt(name, 40))}</th>' for name in names)
+    rows = ""
+    for row, (name, counts) in enumerate(zip(names, table.tolist(), strict=True)):
+        total = max(sum(counts), 1)
+        cells = "".join(
+            f'<td class="number {"hit" if row == column else "miss"}" style="--share:{100 * count / total:.0f}%" '
+            f'data-tip="{escape(excerpt(name, 40))} predicted as {escape(excerpt(names[column], 40))}\n'
+            f'{count:,} of {counted(sum(counts), "graph")}">{count:,}</td>'
+            for column, count in enumerate(counts)
+        )
+        rows += f'<tr><th scope="row">{escape(excerpt(name, 40))}</th>{cells}</tr>'
+    return (
+        '<section class="card"><h2>Confusion matrix</h2><p class="words">Rows: the true class; columns: the predicted '
+        f'class. A cell is shaded by its share of the row.</p><div class="scroll"><table class="plain heat"><thead><tr>'
+        f'<th scope="col">true</th>{head}</tr></thead><tbody>{rows}</tbody></table></div></section>{_mistakes(found)}'
+    )
+
+
+def _mistakes(found: ModelEvaluation) -> str:
+    """The wrong predictions with the highest probabilities."""
+    names, p, guess = found.task.columns, found.predictions.max(1), found.predictions.argmax(1)
+    wrong = np.flatnonzero(guess != found.targets)
+    wrong = wrong[np.argsort(-p[wrong], kind="stable")][:WORST]
+    if not wrong.size:
+        return ""
+    rows = [(found.ids[g], names[found.targets[g]], names[guess[g]], f"{p[g]:.3f}") for g in wrong.tolist()]
+    return _worst("Mistakes of which the model is most sure", ("graph", "true", "predicted", "probability"), rows)
+
+
+def _worst(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A small table of single graphs."""
+    top = "".join(f'<th scope="col"{"" if place == 0 else NUMBER}>{head}</th>' for place, head in enumerate(heads))
+    body = ""
+    for name, *rest in rows:
+        cells = "".join(f"<td{NUMBER}>{escape(excerpt(text, 30))}</td>" for text in rest)
+        body += f'<tr><th scope="row">{escape(excerpt(name, 40))}</th>{cells}</tr>'
+    return (
+        f'<section class="card"><h2>{title}</h2><div class="scroll"><table class="plain"><thead><tr>{top}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div></section>"
+    )
+
+
+def _scatter_plots(found: ModelEvaluation) -> str:
+    """Predicted against measured values of each column, and its errors."""
+    parts, columns = [], found.task.columns
+    for column, name in enumerate(columns[:MOST_PLOTS]):
+        known = np.flatnonzero(~np.isnan(found.targets[:, column]))
+        if not known.size:
+            continue
+        measured, predicted = found.targets[known, column], found.predictions[known, column]
+        ids = [found.ids[place] for place in known]
+        title, plot = escape(excerpt(name, 60)), _scatter(ids, measured, predicted)
+        if len(columns) > 1:
+            parts.append(f'<section class="card"><h2>{title}</h2>{plot}{_errors(predicted - measured)}</section>')
+            continue
+        worst = np.argsort(-np.abs(predicted - measured), kind="stable")[:WORST].tolist()
+        rows = [(ids[g], *map(_number, (measured[g], predicted[g], predicted[g] - measured[g]))) for g in worst]
+        parts.append(
+            f'<section class="card"><h2>{title}</h2>{plot}</section><div class="column"><section class="card">'
+            f"<h2>Errors</h2>{_errors(predicted - measured)}</section>"
+            f"{_worst('Largest errors', ('graph', 'measured', 'predicted', 'error'), rows)}</div>"
+        )
+    more = len(columns) - MOST_PLOTS
+    note = f'<p class="words">{counted(more, "further column")}: see the table.</p>' if more > 0 else ""
+    return "".join(parts) + note
+
+
+def _scatter(ids: Sequence[str], measured: Floats, predicted: Floats) -> str:
+    every = np.concatenate([measured, predicted])
+    low, high = float(every.min()), float(every.max())
+    margin = 0.04 * (high - low) or 1.0
+    span = (low - margin, high + margin)
+    plot = Plot(span, span)
+    plot.line("diagonal", (span[0], span[0]), (span[1], span[1]))
+    shown = np.unique(np.linspace(0, len(ids) - 1, min(len(ids), MOST_POINTS)).astype(int)).tolist()
+    radius = 3.6 if len(shown) < 500 else 2.6
+    for place in shown:
+        x, y = plot.at(float(measured[place]), float(predicted[place]))
+        tip = f"{excerpt(ids[place], 60)}\nmeasured {measured[place]:.4g}\npredicted {predicted[place]:.4g}"
+        plot.parts.append(f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="{radius}" data-tip="{escape(tip)}"/>')
+    plot.axes("measured", "predicted")
+    note = f'<p class="legend">{len(shown):,} of {len(ids):,} graphs are drawn.</p>' if len(shown) < len(ids) else ""
+    return plot.svg("Predicted against measured values") + note
+
+
+def _errors(error: Floats) -> str:
+    """The histogram of predicted − measured."""
+    end = float(np.abs(error).max()) or 1.0
+    bins = min(41, 2 * int(np.sqrt(len(error))) + 1)
+    count, edges = np.histogram(error, bins, (-end, end))
+    plot = Plot((-end, end), (0.0, float(count.max()) * 1.08), (460, 150))
+    for place, graphs in enumerate(count.tolist()):
+        low, high = float(edges[place]), float(edges[place + 1])
+        plot.bar("bar-count", (low, high), (0.0, graphs), f"{low:.3g} to {high:.3g}\n{counted(graphs, 'graph')}")
+    plot.line("mean", (0.0, 0.0), (0.0, float(count.max()) * 1.08))
+    plot.axes("predicted − measured", "count", counts=True)
+    return plot.svg("Distribution of the errors")
+
+
+def _columns(found: ModelEvaluation) -> str:
+    """A table with a row for each target column, or for each class of more than two."""
+    each: dict[str, dict[str, Any]] = found.by_column
+    if len(each) < 2 or (found.task.name == CLASSIFICATION and len(each) == 2):
+        return ""
+    names = list(next(iter(each.values())))
+    titles = [KNOWN[name].title + (", %" if KNOWN[name].percent else "") for name in names]
+    head = "".join(f'<th scope="col" class="number">{escape(title)}</th>' for title in ("graphs", *titles))
+    rows = ""
+    for place, (column, values) in enumerate(each.items()):
+        y = found.targets
+        count = int((y == place).sum() if y.ndim == 1 else (~np.isnan(y[:, place])).sum())
+        cells = "".join(f'<td class="number">{written(name, values[name])}</td>' for name in names)
+        rows += f'<tr><th scope="row">{escape(excerpt(column, 60))}</th><td class="number">{count:,}</td>{cells}</tr>'
+    what = "class" if found.task.name == CLASSIFICATION else "column"
+    return (
+        f'<section class="card wide"><h2>Each {what}</h2><div class="scroll"><table class="plain"><thead><tr>'
+        f'<th scope="col">{what}</th>{head}</tr></thead><tbody>{rows}</tbody></table></div></section>'
+    )
