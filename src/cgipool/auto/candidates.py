@@ -1,0 +1,65 @@
+"""What `fit --auto` tries: a baseline without graphs, classical methods, and networks, the simplest first."""
+
+import importlib.util
+import math
+from dataclasses import dataclass
+
+from cgipool.data.graphs import GraphSet
+from cgipool.pool import METHODS
+from cgipool.training.recipe import Recipe, resolve_recipe
+
+BASELINE = "majority"
+"""Looks at no graph: class shares, means or rates of the training graphs."""
+
+CLASSICAL = ("wl", "wl-oa")
+ON_MOLECULES = ("ecfp-count-rf", "rdkit-rf")
+"""Forests on fingerprints and descriptors of molecules."""
+
+FEWEST_STEPS, MOST_EPOCHS = 3000, 500
+"""Recipe `strong` was found on sets of some thousand graphs; on small sets its epochs have too few steps."""
+
+LARGEST_KERNEL = 6000
+"""Graphs up to which the optimal assignment kernel is tried: its matrix grows with their square."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A method with its settings."""
+
+    name: str
+    """How it is called in tables and folders."""
+    method: str
+    recipe: Recipe
+
+    @property
+    def is_network(self) -> bool:
+        """Whether it is trained in epochs."""
+        return METHODS[self.method].learns
+
+
+def candidates_for(graphs: GraphSet) -> list[Candidate]:
+    """The candidates for a data set."""
+    strong = resolve_recipe("strong", {})(graphs.family, graphs.has_own_attributes)
+    steps = max(1, round(0.7 * graphs.n_graphs / strong.batch_size))
+    strong = strong.but(epochs=min(MOST_EPOCHS, max(strong.epochs, math.ceil(FEWEST_STEPS / steps))))
+    classical = [name for name in CLASSICAL if name != "wl-oa" or graphs.n_graphs <= LARGEST_KERNEL]
+    classical += ON_MOLECULES if are_molecules(graphs) else ()
+    found = [Candidate(name, name, strong) for name in (BASELINE, *classical)]
+    found += [Candidate(name, name, strong) for name in ("none", "cgi")]
+    deep = strong.but(wl=2)
+    found += [Candidate(f"{name}, wl=2", name, deep) for name in ("none", "cgi")]
+    if has_edge_features(graphs):
+        found += [Candidate(f"{name}, conv=gine", name, strong.but(conv="gine")) for name in ("none", "cgi")]
+    found += [Candidate("vip", "vip", strong), Candidate("none, readout=sum", "none", strong.but(readout="sum"))]
+    found.append(Candidate("none, width=64", "none", strong.but(width=64)))
+    return found
+
+
+def has_edge_features(graphs: GraphSet) -> bool:
+    """Whether a convolution such as gine has something to read."""
+    return graphs.edge_category is not None or graphs.edge_attributes is not None
+
+
+def are_molecules(graphs: GraphSet) -> bool:
+    """Whether methods that compute fingerprints and descriptors can be tried."""
+    return graphs.featurizer is not None and importlib.util.find_spec("rdkit") is not None

@@ -1,0 +1,157 @@
+"""`fit --auto` from graphs to one model: search, blend, estimate."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cgipool.auto.blend import chosen
+from cgipool.auto.candidates import BASELINE, Candidate, candidates_for
+from cgipool.auto.search import FOLDS, STOPPING, Attempt, AutoSearch, Found
+from cgipool.data.graphs import GraphSet
+from cgipool.errors import counted
+from cgipool.inference.blend import Blend
+from cgipool.inference.evaluation import ModelEvaluation
+from cgipool.inference.fitted import FittedModel
+from cgipool.inference.fitting import trained_model
+from cgipool.study.statistics import paired
+from cgipool.task.metrics import classes_of
+from cgipool.version import __version__
+
+TEST_TO_TRAIN = 1.0 / (FOLDS - 1) / (1.0 - STOPPING)
+"""Graphs of a fold by those that its models train on."""
+
+DRAWS = 200
+"""Resamples of the held-out graphs for the interval of the estimate."""
+
+
+@dataclass(frozen=True)
+class AutoResult:
+    """A model and how it came about."""
+
+    model: FittedModel
+    table: list[dict[str, Any]]
+    """A row for each candidate, the best first."""
+    crossed: ModelEvaluation
+    """The model's predictions for the graphs that it was searched on, each by members that were not trained on it."""
+    estimate: dict[str, Any]
+    """The metrics on the graphs that were held out; `low` and `high` bound the one that was optimised."""
+    curve: list[tuple[int, float]]
+    """How the best candidate does with fewer training graphs: their number, and the mean metric over folds."""
+
+
+def fit_auto(
+    graphs: GraphSet,
+    folder: str | Path,
+    *,
+    budget: float = 300.0,
+    metric: str | None = None,
+    seed: int = 0,
+    device: str = "cpu",
+    candidates: list[Candidate] | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> AutoResult:
+    """Search for the best model of a data set within `budget` seconds.
+
+    The search is kept in `folder`: interrupted, the same call continues.
+    """
+    tried = candidates_for(graphs) if candidates is None else candidates
+    search = AutoSearch(graphs, tried, Path(folder), budget, metric=metric, seed=seed, device=device, say=say)
+    found = search.run()
+    ids = np.concatenate([search.folds[fold].test for fold in found.folds])
+    targets = search.task.targets(graphs, ids)
+
+    def value(answers: NDArray[np.float64]) -> float:
+        given = search.task.evaluate(targets, answers)[found.metric]
+        return search.better(float("nan") if given is None else float(given))
+
+    answers = [np.concatenate([trial.answers[fold] for fold in found.folds]) for trial in found.finalists]
+    counts = chosen(answers, value)
+    groups = {place: _parts(search, found, found.finalists[place], device) for place in counts}
+    weights = [counts[place] for place, group in groups.items() for _ in group]
+    mixed = np.asarray(sum(answers[place] * count for place, count in counts.items()) / sum(counts.values()))
+    metrics = search.task.evaluate(targets, mixed)
+    about = _about(search, found, counts, metrics)
+    model = Blend.of([part for group in groups.values() for part in group], weights, about)
+    held = graphs.subset(found.held)
+    about["estimate"] = estimate = estimated(model, held, found.metric, seed)
+    names = [str(place) for place in ids] if graphs.graph_ids is None else [graphs.graph_ids[place] for place in ids]
+    blend = " + ".join(f"{name} × {count}" if count > 1 else name for name, count in about["blend"].items())
+    classes = classes_of(graphs) if graphs.task == "classification" else None
+    crossed = ModelEvaluation(blend, graphs.name, search.task, names, targets, mixed, metrics, classes)
+    return AutoResult(
+        model, _table(search, found, counts), crossed, estimate, search.curve(found.finalists[0], found.folds)
+    )
+
+
+def _parts(search: AutoSearch, found: Found, trial: Attempt, device: str) -> list[FittedModel]:
+    """The models of a trial, one per fold."""
+    recipe, method = trial.recipe or trial.candidate.recipe, trial.candidate.method
+    return [
+        trained_model(trial.homes[fold], search.graphs, search.folds[fold].train, method, recipe, device=device)
+        for fold in found.folds
+    ]
+
+
+def _about(search: AutoSearch, found: Found, counts: dict[int, int], validation: dict[str, Any]) -> dict[str, Any]:
+    """What a model file says of its training."""
+    plain = {name: value for name, value in validation.items() if isinstance(value, float)}
+    return {
+        "dataset": search.graphs.name,
+        "graphs": {"train": len(found.dev), "held out": len(found.held)},
+        "folds": len(found.folds),
+        "blend": {found.finalists[place].candidate.name: count for place, count in counts.items()},
+        "metric": found.metric,
+        "validation": plain,
+        "seed": search.seed,
+        "cgipool": __version__,
+    }
+
+
+def estimated(model: FittedModel, held: GraphSet, metric: str, seed: int) -> dict[str, Any]:
+    """Every metric on graphs that no choice has seen, and a 95 % bootstrap interval of the one that was optimised."""
+    targets, answers = model.labels_of(held), model.predictions(held)
+    found = {k: v for k, v in model.task.evaluate(targets, answers).items() if isinstance(v, float)}
+    generator, values = np.random.default_rng(seed), []
+    for _ in range(DRAWS):
+        ids = generator.integers(held.n_graphs, size=held.n_graphs)
+        value = model.task.evaluate(targets[ids], answers[ids])[metric]
+        if value is not None:
+            values.append(float(value))
+    low, high = np.quantile(values, [0.025, 0.975]).tolist() if values else (None, None)
+    return {"graphs": held.n_graphs, "metric": metric, "low": low, "high": high, **found}
+
+
+def _table(search: AutoSearch, found: Found, counts: dict[int, int]) -> list[dict[str, Any]]:
+    """A row for each candidate, the best first."""
+    rows = []
+    best = _by_fold(search, found, found.finalists[0])
+    for place, trial in enumerate([*found.finalists, *found.rest]):
+        final = place < len(found.finalists)
+        against = paired(_by_fold(search, found, trial), best, test_to_train=TEST_TO_TRAIN) if final and place else None
+        score = search.score(found.folds, trial.answers) if final else (trial.scores[-1] if trial.scores else None)
+        baseline = trial.candidate.name == BASELINE
+        seen = len(found.folds) if final else len(trial.answers)
+        folds = counted(seen, "fold") if seen else "a short look"
+        rows.append(
+            {
+                "name": trial.candidate.name,
+                "score": score,
+                "low": None if against is None else against.low,
+                "high": None if against is None else against.high,
+                "scored on": f"{folds} of {FOLDS}" if seen else folds,
+                "counts": counts.get(place, 0) if final else 0,
+                "final": final,
+                "seconds": round(trial.seconds, 1),
+                "note": trial.reason or ("no graph is looked at" if baseline else ""),
+            }
+        )
+    return rows
+
+
+def _by_fold(search: AutoSearch, found: Found, trial: Attempt) -> dict[int, float]:
+    """The metric of a trial on each fold that all finalists finished."""
+    return {fold: search.score([fold], trial.answers) for fold in found.folds}

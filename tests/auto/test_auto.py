@@ -1,0 +1,188 @@
+"""`fit --auto`: what it tries, that no model is scored on graphs it was trained on, and that it can be interrupted."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cgipool import GraphClassifier, load_dataset
+from cgipool.auto import fit as fitting
+from cgipool.auto import search as searching
+from cgipool.auto.blend import chosen
+from cgipool.auto.candidates import BASELINE, Candidate, candidates_for
+from cgipool.auto.fit import fit_auto
+from cgipool.auto.page import auto_page
+from cgipool.auto.search import FOLDS, AutoSearch, folds_of
+from cgipool.cli import main
+from cgipool.cli.auto import parse_budget
+from cgipool.data import GraphSet
+from cgipool.errors import UserError
+from cgipool.inference.fitted import FittedModel
+from cgipool.training.recipe import Recipe
+
+SMALL = Recipe(width=8, epochs=6, batch_size=32, lr=0.01)
+
+
+@pytest.fixture(scope="module")
+def graphs() -> GraphSet:
+    return load_dataset("motifs").subset(np.arange(0, 1000, 12))
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "CURVE", ())
+    monkeypatch.setattr(fitting, "DRAWS", 20)
+
+
+def few(*names: str) -> list[Candidate]:
+    return [Candidate(name, name, SMALL) for name in names]
+
+
+def test_candidates_start_with_the_simplest(graphs: GraphSet) -> None:
+    found = candidates_for(graphs)
+    assert [each.name for each in found[:3]] == [BASELINE, "wl", "wl-oa"]
+    assert not any(each.recipe.conv == "gine" for each in found)  # motifs has no edge features
+    assert len({each.name for each in found}) == len(found)
+
+
+def test_folds_cover_the_graphs_once_and_never_train_on_themselves(graphs: GraphSet) -> None:
+    dev = np.arange(5, 80)
+    folds = folds_of(graphs, dev, seed=0)
+    assert len(folds) == FOLDS
+    np.testing.assert_array_equal(np.sort(np.concatenate([fold.test for fold in folds])), dev)
+    for fold in folds:
+        parts = [fold.train, fold.val, fold.test]
+        np.testing.assert_array_equal(np.sort(np.concatenate(parts)), dev)
+
+
+def test_a_blend_is_never_worse_than_its_best_part() -> None:
+    generator = np.random.default_rng(0)
+    truth = generator.normal(size=200)
+    answers = [truth[:, None] + generator.normal(size=(200, 1)) * scale for scale in (1.0, 1.1, 3.0)]
+
+    def value(given: np.ndarray) -> float:
+        return -float(np.sqrt(np.mean((given[:, 0] - truth) ** 2)))
+
+    counts = chosen(answers, value)
+    mixed = sum(answers[place] * n for place, n in counts.items()) / sum(counts.values())
+    assert value(mixed) > max(map(value, answers))  # independent errors average out
+    assert counts[0] >= counts.get(2, 0)
+    assert chosen([answers[0], answers[0] + 100.0], value) == {0: 1}
+
+
+def test_the_model_of_a_search(graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "CURVE", (0.5,))
+    lines: list[str] = []
+    found = fit_auto(graphs, tmp_path / "s", budget=1e4, candidates=few(BASELINE, "wl", "none"), say=lines.append)
+    assert any(line.startswith("wl: accuracy") and "5 of 5 folds" in line for line in lines)
+    names = [row["name"] for row in found.table]
+    assert set(names) == {BASELINE, "wl", "none"}
+    assert all(row["scored on"] == "5 folds of 5" for row in found.table)
+    assert found.crossed.metrics["accuracy"] >= found.table[0]["score"]
+    assert found.table[0]["score"] > next(row["score"] for row in found.table if row["name"] == BASELINE)
+    assert found.estimate["graphs"] == 8
+    assert found.estimate["low"] <= found.estimate["accuracy"] <= found.estimate["high"]
+    assert [count for count, _ in found.curve] == sorted(count for count, _ in found.curve)
+    assert len(found.curve) == 2
+
+    file = tmp_path / "model.safetensors"
+    found.model.save(file)
+    loaded = FittedModel.load(file)
+    np.testing.assert_array_equal(loaded.predictions(graphs), found.model.predictions(graphs))
+    assert loaded.about["estimate"] == found.estimate
+    assert GraphClassifier.load(file).predict(graphs.subset(range(3))).shape == (3,)
+    page = auto_page(found)
+    assert "What was tried" in page
+    assert "Would more labels help?" in page
+
+
+def test_predictions_for_the_ranking_are_by_models_that_did_not_see_the_graph(graphs: GraphSet, tmp_path: Path) -> None:
+    found = fit_auto(graphs, tmp_path / "s", budget=1e4, candidates=few(BASELINE, "wl"))
+    search = AutoSearch(graphs, few(BASELINE, "wl"), tmp_path / "other", 1e4)
+    parts = [part for part in found.model.parts if part.method == "wl"]
+    for fold, part in zip(search.folds, parts, strict=True):
+        expected = part.predictions(graphs.subset(fold.test)).argmax(1)
+        at = [found.crossed.ids.index(str(place)) for place in fold.test]
+        np.testing.assert_array_equal(found.crossed.predictions[at].argmax(1), expected)
+
+
+def test_a_search_goes_on_where_it_stopped(graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained: list[str] = []
+    real = searching.train
+
+    def counting(*args: object, **given: object) -> object:
+        trained.append(str(given["out"]))
+        if len(trained) == 4:
+            raise KeyboardInterrupt
+        return real(*args, **given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(searching, "train", counting)
+    with pytest.raises(KeyboardInterrupt):
+        fit_auto(graphs, tmp_path / "s", budget=1e4, candidates=few(BASELINE, "none"))
+    one = fit_auto(graphs, tmp_path / "s", budget=1e4, candidates=few(BASELINE, "none"))
+    monkeypatch.setattr(searching, "train", real)
+    whole = fit_auto(graphs, tmp_path / "t", budget=1e4, candidates=few(BASELINE, "none"))
+    assert [row["score"] for row in one.table] == [row["score"] for row in whole.table]
+    with pytest.raises(UserError, match="holds a search of other data or settings"):
+        fit_auto(graphs, tmp_path / "s", budget=1e4, candidates=few(BASELINE, "topk"))
+
+
+def test_a_candidate_that_fails_does_not_end_the_search(graphs: GraphSet, tmp_path: Path) -> None:
+    broken = Candidate("diverges", "none", SMALL.but(lr=1e30, epochs=20))
+    found = fit_auto(graphs, tmp_path / "s", budget=1e4, candidates=[*few(BASELINE, "none"), broken])
+    row = next(row for row in found.table if row["name"] == "diverges")
+    assert "NaN or infinite" in row["note"]
+    assert found.table[0]["name"] == "none"
+
+
+def test_a_spent_budget_still_gives_a_model(graphs: GraphSet, tmp_path: Path) -> None:
+    found = fit_auto(graphs, tmp_path / "s", budget=0.01, candidates=few(BASELINE, "wl", "none", "cgi"))
+    assert found.table[0]["name"] == "wl"
+    assert [row["note"] for row in found.table if row["name"] in ("none", "cgi")] == [
+        "not tried: the budget was spent"
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda graphs: graphs.subset(range(29)), "has 29 graphs; --auto needs at least 30"),
+        (lambda graphs: replace(graphs, y=np.zeros_like(graphs.y)), "has one class only"),
+        (lambda graphs: graphs.with_targets(np.ones(len(graphs)), None, "regression"), "one value only"),
+    ],
+)
+def test_data_that_cannot_be_searched(graphs: GraphSet, tmp_path: Path, change: object, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        fit_auto(change(graphs), tmp_path, candidates=few(BASELINE, "wl"))  # type: ignore[operator]
+
+
+def test_budgets() -> None:
+    assert [parse_budget(text) for text in ("90s", "5m", "1.5h")] == [90.0, 300.0, 5400.0]
+    for text, message in (("5", "is not a time"), ("soon", "is not a time"), ("2s", "too small for one network")):
+        with pytest.raises(UserError, match=message):
+            parse_budget(text)
+
+
+def test_the_command(
+    graphs: GraphSet, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graphs.save(tmp_path / "set")
+    monkeypatch.setattr("cgipool.auto.fit.candidates_for", lambda graphs: few(BASELINE, "structure-free", "none"))
+    out = tmp_path / "model.safetensors"
+    assert main(["fit", str(tmp_path / "set"), "--auto", "--budget", "1h", "--out", str(out)]) == 0
+    shown = capsys.readouterr().out
+    assert "to expect: accuracy" in shown
+    assert "chosen: " in shown
+    assert (tmp_path / "model.html").is_file()
+    assert not (tmp_path / "model.safetensors.auto").exists()
+    assert main(["predict", str(out), str(tmp_path / "set"), "--out", str(tmp_path / "p.csv")]) == 0
+    assert len((tmp_path / "p.csv").read_text().splitlines()) == 85
+    assert main(["fit", str(tmp_path / "set"), "--auto", "--method", "topk"]) == 2
+    assert "--auto and --method cannot be used together" in capsys.readouterr().err
+    for words, message in (
+        (["--auto", "--jobs", "2"], "--auto and --jobs cannot be used together"),
+        (["--metric", "mcc"], "--metric needs --auto"),
+    ):
+        assert main(["fit", str(tmp_path / "set"), *words]) == 2
+        assert message in capsys.readouterr().err
