@@ -94,7 +94,7 @@ def test_a_method_that_holds(capsys: pytest.CaptureFixture[str]) -> None:
     code, rows, closing = checked(capsys, "topk")
     assert code == 0
     assert {ok for ok, _ in rows.values()} == {"yes"}
-    assert {"aligned", "company", "overfits", "static shapes"} <= set(rows)
+    assert {"aligned", "batch", "overfits", "static shapes"} <= set(rows)
     assert closing == ["topk: contract holds", "fast engine: yes"]
 
 
@@ -128,7 +128,7 @@ def test_an_exception_in_the_class_is_one_line(folder: Path, capsys, cls: str, s
     assert ok == "no"
     assert found.startswith(said)
     assert "mod.py:" in found
-    assert rows["company"] == ("–", "not tried, as the network does not run")
+    assert rows["batch"] == ("–", "not tried, as the network does not run")
     assert closing[0] == f"mypkg.mod:{cls}: contract broken: aligned"
 
 

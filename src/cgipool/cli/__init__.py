@@ -13,6 +13,7 @@ from cgipool.cli.compare import compare
 from cgipool.cli.data import app as data
 from cgipool.cli.demo import demo
 from cgipool.cli.errors import one_line, sigterm_as_ctrl_c, warnings_as_lines
+from cgipool.cli.evaluate import evaluate
 from cgipool.cli.explain import explain
 from cgipool.cli.fit import fit
 from cgipool.cli.launched import sleep_soon
@@ -26,7 +27,7 @@ from cgipool.errors import printable
 from cgipool.version import __version__
 
 CLOSED = 128 + signal.SIGPIPE
-"""The exit code where the reader of stdout has closed it: that of a program which the signal ends."""
+"""The exit code if the reader of stdout has closed it: that of a program ended by the signal."""
 
 app = typer.Typer(
     name="cgipool",
@@ -37,6 +38,7 @@ app = typer.Typer(
 app.command()(train)
 app.command()(fit)
 app.command()(predict)
+app.command()(evaluate)
 app.command()(explain)
 app.command()(compare)
 app.command()(report)
@@ -48,7 +50,7 @@ app.command()(demo)
 
 
 def _reflow(apps: typer.Typer) -> None:
-    """Let the terminal break the lines of help; typer keeps those of a docstring's later paragraphs."""
+    """Let the terminal wrap the help; typer keeps the line breaks of a docstring's later paragraphs."""
     for command in apps.registered_commands:
         paragraphs = (inspect.getdoc(command.callback) or "").split("\n\n")
         command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
@@ -76,9 +78,9 @@ def _start(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command line (by default the process's own); the exit code. An error is one line on stderr."""
+    """Run a command line, by default the process's own, and return the exit code. An error is one line on stderr."""
     _open_closed_streams()
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a character that it does not have must not cost the result
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a character that stdout cannot encode must not lose the result
         sys.stdout.reconfigure(errors="backslashreplace")
     sleep_soon()
     with sigterm_as_ctrl_c() as terminated, warnings_as_lines():
@@ -91,18 +93,18 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(arguments: list[str] | None) -> tuple[str | None, int]:
-    """What to say on stderr, if anything, and the exit code."""
+    """Return the message for stderr, if any, and the exit code."""
     try:
         code = int(app(args=arguments, prog_name="cgipool", standalone_mode=False) or 0)
-    except SystemExit:  # how click ends when the reader of stdout has closed it, as `head` does
+    except SystemExit:  # click exits when the reader of stdout has closed it, as `head` does
         return None, CLOSED
     except (Exception, KeyboardInterrupt) as error:
         return one_line(error)
-    return "stopped" if code == 130 else None, code  # how typer reports Ctrl-C
+    return "stopped" if code == 130 else None, code  # typer reports Ctrl-C in this way
 
 
 def _open_closed_streams() -> None:
-    """Python has no stream where a process starts without one (`>&-`): what is written there is dropped."""
+    """Discard output to a stream that was closed when the process started (`>&-`); Python then has None for it."""
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (open until the process ends)
     if sys.stderr is None:
@@ -110,11 +112,11 @@ def _open_closed_streams() -> None:
 
 
 def _reader_is_gone() -> bool:
-    """Whether the reader of stdout has closed it, as `head` does; the rest is then dropped, without a word."""
+    """Whether the reader of stdout has closed it, as `head` does; the rest of the output is then silently discarded."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at exit
         return True
     except (OSError, ValueError):  # a full disk was reported before; a closed stream needs no flush
         return False

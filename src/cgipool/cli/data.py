@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="List, describe, download and import data sets.", add_completion=False)
 
-ELSEWHERE = {"motifs": "is built in", "solubility": "comes with the chem extra (pip install 'cgipool[chem]')"}
-"""Data sets of the catalogue that are not downloaded, and where they come from."""
 
 LISTED = 20
 """Number of skipped rows that are listed one by one."""
@@ -75,40 +73,73 @@ def fetch(
     for name in names:
         if name.lower() not in spelt:
             raise unknown("data set", name, CATALOGUE)
+    others = elsewhere()
     for name in (spelt[name.lower()] for name in names):
-        if name in ELSEWHERE:
-            typer.echo(f"{name} {ELSEWHERE[name]}: nothing to download")
+        if name in others:
+            typer.echo(f"{name} {others[name]}: nothing to download")
             continue
         with downloading(name) as progress:
             path = download(name, progress)
         typer.echo(f"{name}: {path}")
 
 
+LABEL = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Column with the classes or numbers to predict. Can be repeated, and may be a pattern such as 'NR-*'.",
+    ),
+]
+TASK = Annotated[
+    str,
+    typer.Option(
+        help="classification, regression or multilabel. auto: several 0/1 columns are multilabel, other numbers "
+        "with fractions or more than 20 different values regression, all else classification."
+    ),
+]
+FORMAT = Annotated[
+    str, typer.Option("--format", help="tu, smiles, sdf, graphml, edges or pyg; auto detects it from the path.")
+]
+THRESHOLD = Annotated[
+    float | None, typer.Option(metavar="T", help="Make two classes of a numeric column: below T, and T or above.")
+]
+SKIP_UNLABELLED = Annotated[bool, typer.Option("--skip-unlabelled", help="Skip rows without a label.")]
+UNLABELLED = Annotated[
+    bool, typer.Option("--unlabelled", help="Import graphs without classes, for `predict` and `explain`.")
+]
+FRAGMENT = Annotated[
+    bool, typer.Option("--largest-fragment", help="Keep only the largest fragment of each molecule (no salts).")
+]
+FEATURIZER = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODULE:FUNCTION",
+        help="A function of yours with further features of molecules: takes an RDKit molecule, returns numbers "
+        'for its "atoms" and "bonds".',
+    ),
+]
+SCAFFOLD_SPLITS = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Write N scaffold splits to DIR/scaffold-splits.json.")
+]
+
+
 @app.command("import")
 def import_(
     path: Annotated[str, typer.Argument(metavar="PATH", help="A file, a folder, or the name solubility.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the saved set; an existing one is replaced.")],
-    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column with the classes.")] = None,
+    label: LABEL = None,
+    task: TASK = "auto",
     smiles: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column with the SMILES.")] = None,
     id_: ID = None,
     name: Annotated[str | None, typer.Option(help="Name of the set. Default: from PATH.")] = None,
-    form: Annotated[
-        str, typer.Option("--format", help="tu, smiles, sdf, graphml, edges or pyg; auto detects it from the path.")
-    ] = "auto",
-    threshold: Annotated[
-        float | None, typer.Option(metavar="T", help="Make two classes of a numeric column: below T, and T or above.")
-    ] = None,
-    skip_unlabelled: Annotated[bool, typer.Option("--skip-unlabelled", help="Skip rows without a label.")] = False,
-    unlabelled: Annotated[
-        bool, typer.Option("--unlabelled", help="Import graphs without classes, for `predict` and `explain`.")
-    ] = False,
+    form: FORMAT = "auto",
+    threshold: THRESHOLD = None,
+    skip_unlabelled: SKIP_UNLABELLED = False,
+    unlabelled: UNLABELLED = False,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first row that cannot be read.")] = False,
-    largest_fragment: Annotated[
-        bool, typer.Option("--largest-fragment", help="Keep only the largest fragment of each molecule (no salts).")
-    ] = False,
-    scaffold_splits: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Write N scaffold splits to DIR/scaffold-splits.json.")
-    ] = None,
+    largest_fragment: FRAGMENT = False,
+    featurizer: FEATURIZER = None,
+    scaffold_splits: SCAFFOLD_SPLITS = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the scaffold splits.")] = 0,
     max_atoms: MAX_ATOMS = 3000,
     max_size: MAX_SIZE = None,
@@ -119,21 +150,23 @@ def import_(
     from cgipool.data import describe
     from cgipool.data.importers import ImportOptions, import_to, read_skipped
 
-    wishes = ImportOptions(
-        label=label,
+    options = ImportOptions(
+        label=tuple(label) if label else None,
+        task=task,
         smiles=smiles,
         threshold=threshold,
         skip_unlabelled=skip_unlabelled,
         strict=strict,
         largest_fragment=largest_fragment,
+        featurizer=featurizer,
         unlabelled=unlabelled,
         id=id_,
         max_atoms=max_atoms,
         max_size=parse_size(max_size),
     )
     scaffolds = None if scaffold_splits is None else (scaffold_splits, seed)
-    with _importing() as tell:
-        saved = import_to(path, out, form=form, name=name, wishes=wishes, scaffolds=scaffolds, tell=tell)
+    with importing() as tell:
+        saved = import_to(path, out, form=form, name=name, options=options, scaffolds=scaffolds, tell=tell)
     described = describe(saved.graphs)
     if as_json:
         skipped = [row._asdict() for row in read_skipped(out)]
@@ -147,7 +180,7 @@ def import_(
 
 
 @contextmanager
-def _importing() -> Iterator["ImportProgress"]:
+def importing() -> Iterator["ImportProgress"]:
     """Yields a callback for the progress of an import: one changing line on a terminal, occasional lines elsewhere."""
     from cgipool.cli.progress import SECONDS, stderr
 
@@ -167,7 +200,7 @@ def _importing() -> Iterator["ImportProgress"]:
 
 
 def _closing(saved: "Saved", out: Path) -> Iterator[str]:
-    """What was left out, row by row where it is little, and where things are."""
+    """Yield the notes, the skipped rows (only the first if there are many) and the output paths."""
     from cgipool.data.importers import read_skipped
     from cgipool.data.importers.imported import GIVEN
 
@@ -182,14 +215,23 @@ def _closing(saved: "Saved", out: Path) -> Iterator[str]:
     yield f"saved in {out}"
 
 
+def elsewhere() -> dict[str, str]:
+    """Data sets of the catalogue that are not downloaded, and where they come from."""
+    from cgipool.data.generated import GENERATED
+
+    chem = {"solubility": "comes with the chem extra (pip install 'cgipool[chem]')"}
+    return dict.fromkeys(GENERATED, "is built in") | chem
+
+
 def place_of(name: str) -> str:
-    """Where a data set of the catalogue is on this machine, in a word; empty if it must be downloaded."""
-    from cgipool.data.importers.solubility import is_at_hand
+    """Return where a catalogue data set is on this machine; empty if it must be downloaded."""
+    from cgipool.data.generated import GENERATED
+    from cgipool.data.importers.read import solubility_is_installed
     from cgipool.data.sources import data_folder, find
 
-    if name == "motifs":
+    if name in GENERATED:
         return "built in"
     path = find(name)
     if path is None:
-        return "extra chem" if name == "solubility" and is_at_hand() else ""
+        return "extra chem" if name == "solubility" and solubility_is_installed() else ""
     return "CGIPOOL_DATA" if path.parent == data_folder() else "cache"

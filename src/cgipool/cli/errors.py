@@ -17,29 +17,29 @@ from cgipool.errors import UnusedDataWarning, UserError, excerpt, printable
 
 
 class PlainConsole(Console):
-    """A console that prints control characters of the given text as replacement characters. Its own escape sequences,
-    for colours and progress bars, stay."""
+    """A console that replaces control characters in the given text. Its own escape sequences, for colours and progress
+    bars, are unchanged."""
 
     def render(self, renderable: Any, options: Any = None) -> Iterable[Segment]:
-        """The parts of what is printed, their text made harmless."""
+        """Return the parts of the output with control characters replaced."""
         for part in super().render(renderable, options):
             yield part if part.is_control else part._replace(text=printable(part.text))
 
 
 def say(text: object, *, err: bool = False) -> None:
-    """Print a line that may quote text from outside."""
+    """Print a line that may quote untrusted text."""
     typer.echo(printable(str(text)), err=err)
 
 
 UsageError = typer.BadParameter.__mro__[1]
-"""The error of an unknown option or a value out of range. typer has its own copy of click in some versions, and none of
-them exports this class."""
+"""The error for an unknown option or a value out of range. Some versions of typer contain their own copy of click, and
+none of them exports this class."""
 
 LONGEST = 1500
-"""Characters of an error, at most: a text from a file may be long, and may hold what a terminal obeys."""
+"""Maximum length of an error message, because text from a file may be long."""
 
 MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
-"""How torch says that there is too little memory; on a CPU it is a plain RuntimeError."""
+"""Torch's messages for too little memory; on a CPU this is a plain RuntimeError."""
 
 
 class Interrupted(Exception):
@@ -48,8 +48,8 @@ class Interrupted(Exception):
 
 @contextmanager
 def sigterm_as_ctrl_c() -> Iterator[list[int]]:
-    """A SIGTERM inside is a KeyboardInterrupt, so that folders that pass are removed and checkpoints written; the list
-    then holds its number. A second one ends the process at once."""
+    """Turn SIGTERM into KeyboardInterrupt, so that temporary folders are removed and checkpoints written; the list then
+    contains its number. A second SIGTERM ends the process at once."""
     came: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -69,7 +69,7 @@ def sigterm_as_ctrl_c() -> Iterator[list[int]]:
 
 @contextmanager
 def warnings_as_lines() -> Iterator[None]:
-    """Inside, a warning about the user's data is one line on stderr, said once. Other warnings stay as they are."""
+    """Print each warning about the user's data once, as one line on stderr. Other warnings are unchanged."""
     said: set[str] = set()
     plain = warnings.showwarning
 
@@ -94,14 +94,14 @@ def warnings_as_lines() -> Iterator[None]:
 
 
 def exclude(one: str, first: object, other: str, second: object) -> None:
-    """An error if both options have a value."""
+    """Raise an error if both options have a value."""
     if first not in (None, False) and second not in (None, False):
         raise UserError(f"{one} and {other} cannot be used together")
 
 
 def one_line(error: BaseException) -> tuple[str, int]:
-    """What to print, one line except for an exception in a user's own pool, and the exit code; an error that no user
-    causes is raised again."""
+    """Return the message and the exit code. The message is one line, except for an exception in a user's own pool. An
+    error that no user can cause is raised again."""
     if isinstance(error, Interrupted | KeyboardInterrupt | typer.Abort):
         return _flat(error) or "stopped", 130
     if isinstance(error, UserError):
@@ -119,8 +119,8 @@ def one_line(error: BaseException) -> tuple[str, int]:
 
 
 def _of_own_pool(error: BaseException) -> str | None:
-    """The traceback of an exception in a pool of the user's own; None for others."""
-    if "torch" not in sys.modules:  # without it no pool has run
+    """Return the traceback of an exception in a user's own pool; None for other exceptions."""
+    if "torch" not in sys.modules:  # no pool has run if it is not imported
         return None
     from cgipool.pool.own import OwnCodeError, own_traceback
 
@@ -130,25 +130,8 @@ def _of_own_pool(error: BaseException) -> str | None:
 def _usage(error: BaseException) -> str:
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "cgipool"
-    said = _setting(error) or getattr(error, "format_message", error.__str__)()
+    said = getattr(error, "format_message", error.__str__)()
     return f"{excerpt(said, LONGEST).removesuffix('.')} (see {path} --help)"
-
-
-def _setting(error: BaseException) -> str | None:
-    """What to write in the place of an option that there is not, where --set has a setting of this name."""
-    context, option = getattr(error, "ctx", None), getattr(error, "option_name", "")
-    if context is None or type(error).__name__ != "NoSuchOption":
-        return None
-    if not any("--set" in parameter.opts for parameter in context.command.params):
-        return None
-    from cgipool.training.recipe import SETTINGS
-
-    name = option.lstrip("-").replace("-", "_")
-    return (
-        f"No such option: {option}; it is a setting of the recipe, so use --set {name}=VALUE"
-        if name in SETTINGS
-        else None
-    )
 
 
 def _flat(error: BaseException) -> str:

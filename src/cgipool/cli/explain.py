@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from cgipool.data import GraphSet
-    from cgipool.explain import Explained, Faithfulness
+    from cgipool.explain import Explanation, Faithfulness
     from cgipool.inference.fitted import FittedModel
 
 FORMS = (".svg", ".png", ".html")
-"""What a graph can be drawn as."""
+"""File formats of drawings."""
 
 TOP = 5
 """Number of kept nodes shown for each level."""
@@ -49,6 +49,13 @@ def explain(
         bool, typer.Option("--faithfulness", help="Measure on all graphs how well the kept nodes predict.")
     ] = False,
     member: Annotated[int, typer.Option(min=0, help="Member to explain if MODEL is an ensemble.")] = 0,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Target column to explain, for a model of several. Default: the first; for --faithfulness, the mean.",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random nodes of --faithfulness.")] = 0,
     device: DEVICE = "cpu",
     allow_code: ALLOW_CODE = False,
@@ -74,14 +81,14 @@ def explain(
     fitted = FittedModel.load(model, device, allow_code)
     other = None if against is None else FittedModel.load(against, device, allow_code)
     if graph is not None:
-        _explain_graph(fitted, other, data, graph, member, out)
+        _explain_graph(fitted, other, data, graph, member, target, out)
     if scores is None and not faithful:
         return
     graphs = open_graphs(data)
     if scores is not None:
         _write_scores(fitted, graphs, member, scores, Path(data))
     if faithful:
-        _measure(fitted, graphs, member, seed)
+        _measure(fitted, graphs, member, seed, target)
 
 
 def _check_drawing(graph: str | None, out: Path | None, against: Path | None) -> None:
@@ -95,19 +102,24 @@ def _check_drawing(graph: str | None, out: Path | None, against: Path | None) ->
 
 
 def _explain_graph(
-    model: "FittedModel", other: "FittedModel | None", data: str, which: str, member: int, out: Path | None
+    model: "FittedModel",
+    other: "FittedModel | None",
+    data: str,
+    which: str,
+    member: int,
+    target: str | None,
+    out: Path | None,
 ) -> None:
     from cgipool.cli.tables import output
     from cgipool.explain import draw, explain_at, page
     from cgipool.files import write_atomically
 
-    found = [explain_at(model, data, which, member)]
+    found = [explain_at(model, data, which, member, target)]
     if other is not None:
-        found.append(explain_at(other, data, which))
+        found.append(explain_at(other, data, which, 0, target))
     say(f"{found[0].name}: {found[0].size}")
     for one in found:
-        said = ", ".join(f"{excerpt(name)} {p:.3f}" for name, p in one.probabilities.items())
-        output().print("", one.verdict, f"probabilities: {said}", "", levels_table(one), sep="\n")
+        output().print("", one.verdict, _listed(one), "", levels_table(one), sep="\n")
     if out is None:
         return
     form = out.suffix.lower()
@@ -118,8 +130,14 @@ def _explain_graph(
     typer.echo(f"\n{'page' if form == '.html' else 'picture'}: {out}")
 
 
-def levels_table(one: "Explained") -> "Table":
-    """For each level what is left, and the best of the nodes it keeps with their scores; without scores the first."""
+def _listed(one: "Explanation") -> str:
+    """All predictions on a line."""
+    what, form = ("values", ".4g") if one.task == "regression" else ("probabilities", ".3f")
+    return f"{what}: " + ", ".join(f"{excerpt(name)} {value:{form}}" for name, value in one.predictions.items())
+
+
+def levels_table(one: "Explanation") -> "Table":
+    """What each level keeps, and its best nodes with their scores (the first nodes if there are no scores)."""
     from cgipool.cli.tables import plain_table
 
     best = "first nodes" if one.trace.ranking is None else f"best by {one.trace.ranking}"
@@ -135,7 +153,7 @@ def levels_table(one: "Explained") -> "Table":
 
 def _write_scores(model: "FittedModel", graphs: "GraphSet", member: int, path: Path, source: Path) -> None:
     from cgipool.explain import write_scores
-    from cgipool.explain.one import graph_ids
+    from cgipool.explain.explanation import graph_ids
     from cgipool.files import write_atomically
 
     count = unread = 0
@@ -149,11 +167,11 @@ def _write_scores(model: "FittedModel", graphs: "GraphSet", member: int, path: P
     typer.echo(f"{path}: {counted(count, 'graph')}" + (f"; {unread:,} could not be read" if unread else ""))
 
 
-def _measure(model: "FittedModel", graphs: "GraphSet", member: int, seed: int) -> None:
+def _measure(model: "FittedModel", graphs: "GraphSet", member: int, seed: int, target: str | None) -> None:
     from cgipool.cli.tables import output
     from cgipool.explain import faithfulness
 
-    found = faithfulness(model, graphs, member, seed)
+    found = faithfulness(model, graphs, member, seed, target)
     many = len(model.members)
     say(
         (f"member {member} of {many} on " if many > 1 else "") + f"{counted(found.graphs, 'graph')} of {graphs.name}; "
@@ -164,8 +182,9 @@ def _measure(model: "FittedModel", graphs: "GraphSet", member: int, seed: int) -
 
 
 def faithfulness_tables(found: "Faithfulness", name: str) -> list["Table | str"]:
-    """How well the kept nodes predict; a line replaces what cannot be measured."""
+    """How well the kept nodes predict; a line of text replaces a table that cannot be computed."""
     from cgipool.cli.tables import plain_table
+    from cgipool.task.metrics import KNOWN
 
     shown: list[Table | str] = [""]
     if found.motif is None or found.chance is None:
@@ -175,9 +194,12 @@ def faithfulness_tables(found: "Faithfulness", name: str) -> list["Table | str"]
         for level, (motif, chance) in enumerate(zip(found.motif, found.chance, strict=True), 1):
             shares.add_row(f"after level {level}", f"{100 * motif:.1f}", f"{100 * chance:.1f}")
         shown.append(shares)
-    if found.accuracy is None:
-        return [*shown, "", f"no graph of {name} has a class that the model knows, so accuracy is not shown"]
-    accuracy = plain_table("the same model on", "accuracy, %")
-    for part, value in found.accuracy.items():
-        accuracy.add_row(part, f"{100 * value:.1f}")
-    return [*shown, "", accuracy]
+    known = KNOWN[found.metric]
+    if found.scores is None:
+        what = "class that the model knows" if found.metric == "accuracy" else "target that the model predicts"
+        return [*shown, "", f"no graph of {name} has a {what}, so {known.title} is not shown"]
+    heading = known.title + (f" of {excerpt(found.target)}" if found.target else "") + (", %" if known.percent else "")
+    scores = plain_table("the same model on", heading)
+    for part, value in found.scores.items():
+        scores.add_row(part, f"{100 * value:.1f}" if known.percent else f"{value:.3f}")
+    return [*shown, "", scores]

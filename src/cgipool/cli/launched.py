@@ -1,4 +1,4 @@
-"""How commands are started: by torchrun in several processes, with threads that sleep, with advice on jobs."""
+"""The start of commands: several processes under torchrun, idle threads that sleep, advice on --jobs."""
 
 import functools
 import os
@@ -13,7 +13,7 @@ from cgipool.cli.errors import exclude
 from cgipool.errors import UserError
 
 WAIT_SECONDS = 8.0
-"""Longest delay with which the first process meets an error that all processes meet."""
+"""Maximum delay with which the first process raises an error that all processes raise."""
 
 
 def spoken_once(command: Callable[..., None]) -> Callable[..., None]:
@@ -44,7 +44,7 @@ def spoken_once(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _give_way(error: UserError) -> None:
-    """Let the process that knows most about an error print it: the first one, or the one that ended early."""
+    """Let the most informative process print an error: the first one, or the one that ended early."""
     from cgipool.training.distributed.process_group import Abandoned, is_first
 
     if isinstance(error, Abandoned):
@@ -61,7 +61,7 @@ def _may_pass(error: UserError) -> bool:
 
 
 def check_launch(jobs: int, ensemble: int) -> None:
-    """An error unless torchrun started this process, for a training that can be divided."""
+    """Raise an error unless torchrun started this process for a training that can be distributed."""
     exclude("--distributed", True, "--jobs", jobs > 1)
     exclude("--distributed", True, "--ensemble", ensemble > 1)
 
@@ -72,23 +72,22 @@ def check_launch(jobs: int, ensemble: int) -> None:
 
 
 TURNS = "1000"
-"""Of a loop, before a thread sleeps; libgomp's own choice is 300,000. `benchmarks/waiting.py` has what it gains beside
-other work, and what it costs on free cores."""
+"""Iterations that a waiting thread spins before it sleeps; libgomp's default is 300,000. `benchmarks/waiting.py`
+measures what this gains on busy cores and costs on free ones."""
 
 
 def sleep_soon() -> None:
-    """Let threads that wait sleep soon, so that those they wait for get the core, unless the environment says how."""
+    """Let waiting threads sleep early, which frees their cores, unless the environment sets this."""
     if "torch" not in sys.modules and not os.environ.keys() & {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}:
         os.environ["GOMP_SPINCOUNT"] = TURNS
 
 
 LONG = 60.0
-"""Seconds from which on it is worth saying how they become fewer."""
+"""Estimated seconds from which --jobs is suggested."""
 
 
 def tell_of_jobs(trainings: int, seconds: float, device: str, jobs: int) -> None:
-    """Say that --jobs takes less time, where several trainings follow one another and nobody asked for it. A step is
-    too small to keep all cores busy."""
+    """Suggest --jobs if several trainings follow one another without it. A step is too small to keep all cores busy."""
     import torch
 
     threads = torch.get_num_threads()

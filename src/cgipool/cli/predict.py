@@ -14,13 +14,13 @@ from cgipool.errors import UserError, counted
 
 if TYPE_CHECKING:
     from cgipool.data.importers.lines import Asked
-    from cgipool.inference.predict import Rows
+    from cgipool.inference.predict import WrittenRows
 
 TELL = 0.5
-"""Seconds between two looks at the rate."""
+"""Seconds between two updates of the rate."""
 
 OVER = "\r\x1b[K"
-"""Back to the start of a terminal's line, and nothing left of what was there: a longer line may have been."""
+"""Moves to the start of a terminal's line and clears it."""
 
 
 def predict(
@@ -45,6 +45,9 @@ def predict(
             metavar="COLUMN", help="Copy this column of INPUT to the output; all: every column. Can be repeated."
         ),
     ] = None,
+    spread: Annotated[
+        bool, typer.Option("--spread", help="Add the standard deviation over the members of an ensemble.")
+    ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first graph that cannot be read.")] = False,
     shard: Annotated[
         str | None,
@@ -67,7 +70,7 @@ def predict(
     max_size: MAX_SIZE = None,
     allow_code: ALLOW_CODE = False,
 ) -> None:
-    """Predict the class of every graph: id, prediction, and a probability for each class.
+    """Predict every graph: its class and a probability for each class, or its target values.
 
     The graphs do not need classes: a TU set may lack its graph labels, and `data import --unlabelled` saves a set
     without classes. Graphs without an id are identified by their position, counted from 0.
@@ -86,7 +89,7 @@ def predict(
         raise UserError("standard input cannot be used with --shard or --on")
     asked = Asked(smiles, id_, tuple(keep or ()), max_atoms, parse_size(max_size))
     with from_stdin(data, asked) as path:
-        _predict(model, path, asked, out, as_json, strict, shard, device, on, allow_code)
+        _predict(model, path, asked, out, as_json, strict, shard, device, on, allow_code, spread)
 
 
 def _predict(
@@ -100,6 +103,7 @@ def _predict(
     device: str,
     on: str | None,
     allow_code: bool,
+    spread: bool,
 ) -> None:
     from cgipool.data.importers.lines import kept_columns, unnamed
     from cgipool.files import writable, write_text_atomically
@@ -111,39 +115,42 @@ def _predict(
     if out is not None:
         writable(out)
     fitted = FittedModel.load(model, "cpu" if on is not None else device, allow_code)
+    if spread and len(fitted.members) == 1:
+        raise UserError(f"--spread needs an ensemble, and {model} is a single model; train one with fit --ensemble 5")
     asked = asked._replace(keep=kept_columns(data, asked.keep))
     if note := unnamed(data, asked):
         typer.echo(note, err=True)
     start, stop = (0, None) if shards == 1 else shard_of(count_of(data, asked), number, shards)
     if on is None:
-        parts = written(fitted, chunks_of(data, fitted, asked, start, stop), as_json, strict, asked.keep)
+        parts = written(fitted, chunks_of(data, fitted, asked, start, stop), as_json, strict, asked.keep, spread)
     else:
         from cgipool.inference.ray import Wish, predict_on_ray
 
         place = str(Path(data).resolve()) if Path(data).exists() else data
-        wish = Wish(place, asked, device, as_json, strict, allow_code)
+        wish = Wish(place, asked, device, as_json, strict, allow_code, spread)
         parts = predict_on_ray(on, model, wish, start, stop)
     if shard == "rank" and out is not None:
         out = out.with_name(f"{out.stem}-{number}-of-{shards}{out.suffix}")
     began = time.monotonic()
     first = list(itertools.islice(parts, 1))  # raises errors of Ray before anything is written
-    unsure = 0
+    failed = 0
 
     def write(stream: TextIO) -> None:
-        nonlocal unsure
-        Writer(stream, fitted.class_names, as_json, headed=number == 1, keep=asked.keep)
-        unsure = _write(itertools.chain(first, parts), stream, began)
+        nonlocal failed
+        names, task = fitted.task.columns, fitted.task_name
+        Writer(stream, names, as_json, headed=number == 1, keep=asked.keep, task=task, spread=spread)
+        failed = _write(itertools.chain(first, parts), stream, began)
 
     if out is None:
         write(sys.stdout)
     else:
         write_text_atomically(out, write)
-    if unsure:
+    if failed:
         raise typer.Exit(1)
 
 
 def _share(shard: str | None) -> tuple[int, int]:
-    """Its number, counted from 1, and how many there are."""
+    """The number of the part, counted from 1, and the number of parts."""
     from cgipool.study.share import parse_shard, shard_of_rank
 
     if shard is None:
@@ -151,28 +158,28 @@ def _share(shard: str | None) -> tuple[int, int]:
     return shard_of_rank() if shard == "rank" else parse_shard(shard)
 
 
-def _write(parts: "Iterator[Rows]", stream: TextIO, began: float) -> int:
-    """Write rows as they come, and tell how fast. How many answers were not finite."""
-    last, count, bad, nodes, unseen, hollow, unsure = 0.0, 0, 0, 0, 0, 0, 0
+def _write(parts: "Iterator[WrittenRows]", stream: TextIO, began: float) -> int:
+    """Write rows as they come and report the rate; return the number of outputs that were not finite."""
+    last, count, bad, nodes, unseen, empty, failed = 0.0, 0, 0, 0, 0, 0, 0
     for part in parts:
         stream.write(part.text)
         count, bad = count + part.graphs, bad + part.bad
-        nodes, unseen, hollow = nodes + part.nodes, unseen + part.unseen, hollow + part.hollow
-        unsure += part.unsure
+        nodes, unseen, empty = nodes + part.nodes, unseen + part.unseen, empty + part.empty
+        failed += part.not_finite
         now = time.monotonic()
         if sys.stderr.isatty() and now - last >= TELL:
             last = now
             rate = f"{count / (now - began):,.0f} a second"
             print(f"{OVER}{counted(count, 'graph')}, {rate}", end="", file=sys.stderr)
     seconds = max(time.monotonic() - began, 1e-9)
-    told = f"{counted(count, 'graph')}, {count / seconds:,.0f} a second" + (
+    line = f"{counted(count, 'graph')}, {count / seconds:,.0f} a second" + (
         f"; {bad:,} could not be read" if bad else ""
     )
-    if unsure:
-        told += f"; for {unsure:,} the model's output is not finite"
-    if hollow:
-        told += f"; {hollow:,} without nodes, whose predictions mean nothing"
+    if failed:
+        line += f"; for {failed:,} the model's output is not finite"
+    if empty:
+        line += f"; {empty:,} without nodes, whose predictions mean nothing"
     if unseen:
-        told += f"; {100 * unseen / nodes:.2g} % of the nodes have a label or degree that the model was not trained on"
-    print(f"{OVER}{told}" if sys.stderr.isatty() else told, file=sys.stderr)
-    return unsure
+        line += f"; {100 * unseen / nodes:.2g} % of the nodes have a label or degree that the model was not trained on"
+    print(f"{OVER}{line}" if sys.stderr.isatty() else line, file=sys.stderr)
+    return failed

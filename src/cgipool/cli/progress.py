@@ -1,9 +1,9 @@
-"""What is shown on stderr while something runs: bars on a terminal, a few plain lines elsewhere."""
+"""Show progress on stderr: bars on a terminal, plain lines elsewhere."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
@@ -20,16 +20,18 @@ from rich.progress import (
 from cgipool.cli.errors import PlainConsole
 from cgipool.errors import counted, rounded
 from cgipool.study.estimate import Estimate, in_words, trainings_of
+from cgipool.study.records import validation_score
 from cgipool.study.run import Watcher
+from cgipool.task.metrics import KNOWN, primary_of
 
 if TYPE_CHECKING:
     from cgipool.study.cell import Cell
     from cgipool.study.store import Store
-    from cgipool.training.job import Progress as Told
+    from cgipool.training.job import Progress as TrainingProgress
     from cgipool.training.job import ProgressCallback
 
 SECONDS = 5.0
-"""Plain lines about a split that is still training come at most this often."""
+"""Minimum time between two plain lines about a split that is still training."""
 
 
 def stderr() -> tuple[Console, bool]:
@@ -38,21 +40,21 @@ def stderr() -> tuple[Console, bool]:
     return console, console.is_terminal and not console.is_dumb_terminal
 
 
+def _bars(console: Console, width: int) -> Progress:
+    """Bars with a description, the state of the task and the elapsed time."""
+    description, state = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[state]}"))
+    return Progress(description, BarColumn(width), state, TimeElapsedColumn(), console=console, transient=True)
+
+
 @contextmanager
 def reporting(splits: int | None, epochs: int, patience: int, ensemble: int = 1) -> Iterator["ProgressCallback"]:
-    """Yields a callback for the progress of `train`; `ensemble` is the number of members per split. Without splits,
+    """Yield a callback for the progress of `train`. `ensemble` is the number of members per split. If `splits` is None,
     one model or one ensemble is trained."""
     console, bars = stderr()
     if not bars:
         yield Lines(console, splits, epochs, ensemble)
         return
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(10),
-        TextColumn("{task.fields[state]}", markup=False),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
+    with _bars(console, width=10) as progress:
         yield Bars(progress, splits, epochs, patience, ensemble)
 
 
@@ -68,27 +70,27 @@ class Bars:
         self.bars: dict[tuple[int, int], TaskID] = {}
         self.done = 0
 
-    def __call__(self, told: "Told") -> None:
-        """Shows a progress report of `train`."""
-        if told.done:
-            self._finish(told)
+    def __call__(self, report: "TrainingProgress") -> None:
+        """Show a progress report of `train`."""
+        if report.done:
+            self._finish(report)
             return
-        number = told.split, told.member
+        number = report.split, report.member
         # Short, as all of it must fit into 80 columns: "split 3.1" is member 1 of split 3, "12/100" is epochs since the
         # best of the patience.
         if number not in self.bars:
-            name = name_of(told, self.splits, self.ensemble).replace(", member ", ".")
+            name = name_of(report, self.splits, self.ensemble).replace(", member ", ".")
             self.bars[number] = self.progress.add_task(name, total=self.epochs, state="")
-        val = f"val loss {told.val_loss:.4f}  acc {100 * told.val_accuracy:.1f} %"
-        since = f"best {told.epoch - told.best_epoch}/{self.patience} ago"
-        state = f"{told.epoch}/{self.epochs}  {val}  {since}"
-        self.progress.update(self.bars[number], completed=told.epoch, state=state)
+        val = f"val loss {report.val_loss:.4f}  {report.score}"
+        since = f"best {report.epoch - report.best_epoch}/{self.patience} ago"
+        state = f"{report.epoch}/{self.epochs}  {val}  {since}"
+        self.progress.update(self.bars[number], completed=report.epoch, state=state)
 
-    def _finish(self, told: "Told") -> None:
+    def _finish(self, report: "TrainingProgress") -> None:
         self.done += 1
-        if (told.split, told.member) in self.bars:
-            self.progress.remove_task(self.bars.pop((told.split, told.member)))
-        self.progress.console.print(ending(told, self.splits, self.ensemble))
+        if (report.split, report.member) in self.bars:
+            self.progress.remove_task(self.bars.pop((report.split, report.member)))
+        self.progress.console.print(ending(report, self.splits, self.ensemble))
         self.progress.update(self.all, completed=self.done, state=f"{self.done}/{self.count}")
 
 
@@ -99,74 +101,64 @@ class Lines:
         self.console, self.splits, self.epochs, self.ensemble = console, splits, epochs, ensemble
         self.last: dict[tuple[int, int], float] = {}
 
-    def __call__(self, told: "Told") -> None:
-        """Shows a progress report of `train`."""
-        now, number = time.monotonic(), (told.split, told.member)
-        if told.done:
-            self._print(ending(told, self.splits, self.ensemble))
+    def __call__(self, report: "TrainingProgress") -> None:
+        """Show a progress report of `train`."""
+        now, number = time.monotonic(), (report.split, report.member)
+        if report.done:
+            self._print(ending(report, self.splits, self.ensemble))
         elif now - self.last.setdefault(number, now) >= SECONDS:
             self.last[number] = now
-            val = f"validation loss {told.val_loss:.4f}, accuracy {100 * told.val_accuracy:.1f} %"
-            best = f"best epoch {told.best_epoch}"
-            name = name_of(told, self.splits, self.ensemble)
-            self._print(f"{name}: epoch {told.epoch} of at most {self.epochs}, {val}, {best}")
+            val = f"validation loss {report.val_loss:.4f}, {report.score}"
+            best = f"best epoch {report.best_epoch}"
+            name = name_of(report, self.splits, self.ensemble)
+            self._print(f"{name}: epoch {report.epoch} of at most {self.epochs}, {val}, {best}")
 
     def _print(self, line: str) -> None:
         self.console.print(line, soft_wrap=True, markup=False)
 
 
-def name_of(told: "Told", splits: int | None, ensemble: int) -> str:
-    """What is training: a split, a member of its ensemble, or without splits the model or its member."""
-    member = f"member {told.member}" if ensemble > 1 else ""
+def name_of(report: "TrainingProgress", splits: int | None, ensemble: int) -> str:
+    """The name of what is training: a split, a member of its ensemble, the model, or a member of the model."""
+    member = f"member {report.member}" if ensemble > 1 else ""
     if splits is None:
         return member or "model"
-    return f"split {told.split}" + (f", {member}" if member else "")
+    return f"split {report.split}" + (f", {member}" if member else "")
 
 
-def ending(told: "Told", splits: int | None, ensemble: int) -> str:
-    """The line about a split, a member or a model that is done."""
-    best = f"best {told.best_epoch} with validation loss {told.val_loss:.4f}"
-    return f"{name_of(told, splits, ensemble)}: {counted(told.epoch, 'epoch')}, {best}"
+def ending(report: "TrainingProgress", splits: int | None, ensemble: int) -> str:
+    """The line about a finished split, member or model."""
+    best = f"best {report.best_epoch} with validation loss {report.val_loss:.4f}"
+    return f"{name_of(report, splits, ensemble)}: {counted(report.epoch, 'epoch')}, {best}"
 
 
 @contextmanager
 def downloading(name: str = "data set") -> Iterator[Callable[[int, int | None], None]]:
-    """Yields a callback for the bytes of a download; nothing is shown unless there is one."""
+    """Yield a callback for the bytes of a download. Nothing is shown if nothing is downloaded."""
     console, bars = stderr()
     columns = (TextColumn("{task.description}", markup=False), BarColumn(24), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=console, transient=True, disable=not bars) as progress:
-        told: dict[str, int] = {}
+        seen: dict[str, int] = {}
 
         def tell(done: int, total: int | None) -> None:
-            if not told:
-                told["bar"] = progress.add_task(f"downloading {name}", total=total)
-            told["bytes"] = done
-            progress.update(TaskID(told["bar"]), completed=done, total=total)
+            if not seen:
+                seen["bar"] = progress.add_task(f"downloading {name}", total=total)
+            seen["bytes"] = done
+            progress.update(TaskID(seen["bar"]), completed=done, total=total)
 
         yield tell
-    if told:
-        console.print(f"downloaded {name}: {told['bytes'] / 1e6:.1f} MB", soft_wrap=True, markup=False)
+    if seen:
+        console.print(f"downloaded {name}: {seen['bytes'] / 1e6:.1f} MB", soft_wrap=True, markup=False)
 
 
 @contextmanager
 def watching(cells: Sequence["Cell"], store: "Store", estimate: Estimate, devices: int) -> Iterator["StudyLines"]:
-    """Yields a watcher that shows the progress of a run."""
+    """Yield a watcher that shows the progress of a study run."""
     console, bars = stderr()
     if not bars:
         yield StudyLines(console, cells, store, estimate, devices)
         return
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(20),
-        TextColumn("{task.fields[state]}", markup=False),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
+    with _bars(console, width=20) as progress:
         yield StudyBars(progress, cells, store, estimate, devices)
-
-
-def _test_accuracy(row: dict[str, Any]) -> float:
-    return row["test"]["accuracy"]
 
 
 class StudyLines(Watcher):
@@ -179,10 +171,10 @@ class StudyLines(Watcher):
         self.cost = {cell.key: estimate(cell) for cell in cells}
         self.done = {cell.key for cell in cells if store.has(cell.key)}
         self.spent = self.expected = 0.0
-        """Seconds that cells took in this run, and that had been estimated for them."""
+        """Seconds that the cells of this run took, and the estimate for them."""
         self.began: dict[str, float] = {}
-        self.accuracy: Callable[[dict[str, Any]], float | None] = _test_accuracy
-        """The value that is shown for each split of a finished cell."""
+        self.validation = False
+        """Whether to show validation results of finished cells; test results otherwise."""
         self.last = time.monotonic()
 
     def begins(self, cell: "Cell") -> None:
@@ -190,16 +182,16 @@ class StudyLines(Watcher):
         self.began[cell.key] = time.monotonic()
         self.print(f"{cell.name}: starting ({len(self.done)} of {counted(len(self.cost), 'cell')} done{self.left()})")
 
-    def epoch(self, cell: "Cell", progress: "Told") -> None:
-        """A split has trained one epoch more, or is done."""
+    def epoch(self, cell: "Cell", progress: "TrainingProgress") -> None:
+        """A split has trained one more epoch, or is done."""
         now = time.monotonic()
         if not progress.done and now - self.last >= SECONDS:
             self.last = now
-            name = name_of(progress, cell.protocol.splits, cell.protocol.ensemble)
+            name = name_of(progress, cell.protocol.splits, cell.protocol.trainings)
             self.print(f"{cell.name}: {name}, epoch {progress.epoch}, best {progress.best_epoch}")
 
     def ended(self, cell: "Cell", how: str) -> None:
-        """A cell is "done", was "there", is "elsewhere", or why it failed."""
+        """A cell has ended. `how` is "done", "there" (done before), "elsewhere" (in another run) or why it failed."""
         if how in ("done", "there"):
             self.done.add(cell.key)
         if how == "there":
@@ -207,30 +199,35 @@ class StudyLines(Watcher):
         seconds = time.monotonic() - self.began.pop(cell.key, time.monotonic())
         if how == "done":
             self.spent, self.expected = self.spent + seconds, self.expected + self.cost[cell.key]
-        self.print(f"{cell.name}: {self._told(cell, how, seconds)}")
+        self.print(f"{cell.name}: {self._outcome(cell, how, seconds)}")
 
     def left(self) -> str:
-        """How long the rest will take, in words, by what the cells of this run took so far."""
+        """Describe how long the rest will take, based on the time of the cells in this run."""
         factor = self.spent / self.expected if self.expected else 1.0
         seconds = factor * sum(cost for key, cost in self.cost.items() if key not in self.done) / self.devices
         return f", about {in_words(seconds)} left"
 
     def print(self, line: str) -> None:
-        """One line."""
+        """Print one line."""
         self.console.print(line, soft_wrap=True, markup=False)
 
-    def _told(self, cell: "Cell", how: str, seconds: float) -> str:
+    def _outcome(self, cell: "Cell", how: str, seconds: float) -> str:
         if how == "elsewhere":
             return "in progress in another run"
         if how != "done":
             return f"failed: {how}"
+        metric = primary_of(cell.task)
         try:
             rows = self.store.told(cell.key)["splits"]
-            values = 100 * np.array([self.accuracy(row) for row in rows], dtype=np.float64)
+            found = [validation_score(row, metric) if self.validation else row["test"][metric] for row in rows]
         except KeyError:
+            found = []
+        values = KNOWN[metric].scale * np.array([value for value in found if value is not None], dtype=np.float64)
+        if not values.size:
             return f"done in {in_words(seconds)}"
-        error = f" ± {rounded(values.std(ddof=1) / np.sqrt(len(values)))}" if len(values) > 1 else ""
-        return f"{rounded(values.mean())}{error} % in {in_words(seconds)}"
+        digits, unit = KNOWN[metric].digits, " %" if KNOWN[metric].percent else f" ({KNOWN[metric].title})"
+        error = f" ± {rounded(values.std(ddof=1) / np.sqrt(len(values)), digits)}" if len(values) > 1 else ""
+        return f"{rounded(values.mean(), digits)}{error}{unit} in {in_words(seconds)}"
 
 
 class StudyBars(StudyLines):
@@ -253,18 +250,18 @@ class StudyBars(StudyLines):
         self.bars[cell.key] = self.progress.add_task(cell.name, total=self.cost[cell.key], state="")
         self.ends[cell.key] = set()
 
-    def epoch(self, cell: "Cell", progress: "Told") -> None:
-        """A split has trained one epoch more, or is done."""
+    def epoch(self, cell: "Cell", progress: "TrainingProgress") -> None:
+        """A split has trained one more epoch, or is done."""
         ends = self.ends[cell.key]
         if progress.done:
             ends.add((progress.split, progress.member))
-        trainings = counted(trainings_of(cell), "split" if cell.protocol.ensemble == 1 else "member")
+        trainings = counted(trainings_of(cell), "split" if cell.protocol.trainings == 1 else "member")
         state = f"epoch {progress.epoch}, {len(ends)}/{trainings} done"
         spent = time.monotonic() - self.began[cell.key]
         self.progress.update(self.bars[cell.key], completed=min(spent, 0.98 * self.cost[cell.key]), state=state)
 
     def ended(self, cell: "Cell", how: str) -> None:
-        """A cell has ended in some way."""
+        """A cell has ended, see `StudyLines.ended`."""
         super().ended(cell, how)
         if cell.key in self.bars:
             self.progress.remove_task(self.bars.pop(cell.key))

@@ -37,7 +37,7 @@ def search(
         bool, typer.Option("--dry-run", help="Show the remaining work and the scores so far; train nothing.")
     ] = False,
 ) -> None:
-    """Search for settings that work well for all methods and data sets of a file, by validation accuracy only.
+    """Search for settings that work well for all methods and data sets of a file, by validation results only.
 
     Settings are drawn at random and evaluated on a few splits. The best advance to the next rung, always together with
     the base recipe. Scores are printed at the end and saved in STORE/searches/NAME.json. After an interruption, the
@@ -57,7 +57,7 @@ def search(
     asked = read_search(file, family)
     devices = kinds_checked(device) * at_once
     if dry_run:
-        there = Store(store) if (store / "cells").is_dir() else None  # a plan makes nothing
+        there = Store(store) if (store / "cells").is_dir() else None  # --dry-run creates nothing
         lines, code = search_plan_lines(asked, rounds(asked, Results(there)), there, devices), 0
     else:
         found, stopped = _run(asked, store, devices, limit, retry_failed)
@@ -70,7 +70,7 @@ def search(
 def _run(
     search: "Search", folder: Path, devices: list[str], limit: float | None, retry_failed: bool
 ) -> tuple[list["Round"], bool]:
-    """Train round after round until nothing waits; the rounds, and whether the run was stopped before that."""
+    """Train round after round until no cell is left. Return the rounds, and whether the run was stopped before that."""
     from cgipool.study.search import Results, rounds, write_summary
     from cgipool.study.store import Store, now
     from cgipool.training.run import check_device
@@ -83,7 +83,7 @@ def _run(
     outcome = None
     while True:
         found = rounds(search, results)
-        write_summary(folder, search, found)
+        write_summary(folder, search, found, results)
         if not found[-1].waiting or (outcome is not None and (outcome.stopped or outcome.elsewhere)):
             return found, outcome is not None and outcome.stopped
         minutes = None if limit is None else max(0.0, limit - (time.monotonic() - began) / 60)
@@ -94,16 +94,15 @@ def _run(
 def _train(
     rung: str, cells: list["Cell"], store: "Store", devices: list[str], minutes: float | None, retry_before: str
 ) -> "Outcome":
-    """Run the cells of a round with progress on stderr, which tells validation accuracies."""
+    """Run the cells of a round with progress on stderr, which shows validation results."""
     from cgipool.cli.progress import watching
     from cgipool.study.estimate import Estimate
     from cgipool.study.local import run_on
-    from cgipool.study.records import validation_accuracy
 
     estimate = Estimate(store, cells, devices[0])
     try:
         with watching(cells, store, estimate, len(devices)) as watcher:
-            watcher.accuracy = validation_accuracy
+            watcher.validation = True
             watcher.print(f"{rung}: {counted(len(cells), 'cell')}")
             return run_on(cells, store, devices, minutes, watcher, retry_before=retry_before)
     except KeyboardInterrupt:

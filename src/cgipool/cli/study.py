@@ -128,7 +128,7 @@ def devices_of(text: str) -> list[str]:
 
 
 def kinds_checked(text: str) -> list[str]:
-    """The devices, of which a plan must know whether they are CPUs or GPUs; they need not be there."""
+    """Return the devices. A plan only needs to know whether they are CPUs or GPUs; they need not exist here."""
     devices = devices_of(text)
     if any(name.split(":")[0] not in ("cpu", "cuda") for name in devices):
         raise UserError(f"--device must be cpu, cuda or cuda:N, not {text!r}")
@@ -163,7 +163,7 @@ def parse_only(texts: list[str] | None) -> dict[str, list[str]]:
 
 
 def conclude(outcome: "Outcome", cells: list["Cell"], folder: Path) -> None:
-    """Say what became of the cells, and leave with the exit code for it."""
+    """Print the outcome of the cells, and exit with its code."""
     from cgipool.study.store import Store
 
     store = Store(folder)

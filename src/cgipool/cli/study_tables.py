@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from cgipool.cli.data import ELSEWHERE
+from cgipool.cli.data import elsewhere
 from cgipool.cli.tables import plain_table
 from cgipool.errors import counted, rounded
 from cgipool.study.cell import plain
 from cgipool.study.estimate import Estimate, in_words
-from cgipool.study.search import cells_of, options_of, ranked, winner_of
+from cgipool.study.search import cells_of, options_of, winner_of
 from cgipool.study.search_file import BASE
 
 if TYPE_CHECKING:
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from cgipool.study.search import Mean, Round
     from cgipool.study.search_file import Rung, Search, Trial
     from cgipool.study.store import Store
+    from cgipool.task.metrics import Metric
 
 STATES = ("cells", "done", "failed", "running", "missing")
-"""How many cells there are, and what they may be."""
+"""Columns of the status table: all cells, and the cells in each state."""
 
 
 def plan_lines(
@@ -35,41 +36,45 @@ def plan_lines(
 ) -> Iterator[Table | str]:
     """The cells with their estimates, the sum, and the data sets to download."""
     yield f"{study.title} · {counted(len(cells), 'cell')}"
-    table = plain_table(*study.axes, "splits", "estimate", "", left=len(study.axes))
+    nested = ["choice"] if any(cell.choice for cell in cells) else []
+    heads = [*study.axes, *nested]
+    table = plain_table(*heads, "splits", "estimate", "", left=len(heads))
     left = 0.0
     for cell in cells:
         there = store is not None and store.has(cell.key)
         left += 0.0 if there else estimate(cell)
         state = "done" if there else "failed" if store is not None and store.failure(cell.key) else ""
-        table.add_row(*map(str, cell.at.values()), str(cell.protocol.splits), in_words(estimate(cell)), state)
+        place = [*map(str, cell.at.values()), *([cell.choice or ""] if nested else [])]
+        table.add_row(*place, str(cell.protocol.splits), in_words(estimate(cell)), state)
     yield table
     yield left_line(left, estimate, devices)
     yield fetch_line(cell.dataset for cell in cells if cell.path is None)
 
 
 def left_line(seconds: float, estimate: Estimate, devices: Sequence[str]) -> str:
-    """How long the rest will take on all devices together, and what that estimate rests on."""
+    """The estimated time of the remaining cells on all devices, and the basis of the estimate."""
     known = estimate.measured
     basis = f"by {counted(known, 'finished cell')}" if known else "to a factor of two, as no cell is finished"
     return f"left: about {in_words(seconds / len(devices))} on {', '.join(devices)} (estimated {basis})"
 
 
 def fetch_line(datasets: Iterable[str]) -> str:
-    """Which data sets must be fetched beforehand, and how."""
+    """The data sets to download first, and the command for it."""
     from cgipool.data.sources import find
 
-    missing = [name for name in dict.fromkeys(datasets) if name not in ELSEWHERE and find(name) is None]
+    others = elsewhere()
+    missing = [name for name in dict.fromkeys(datasets) if name not in others and find(name) is None]
     return f"download first: cgipool data fetch {' '.join(missing)}" if missing else "all data sets are available"
 
 
 def status_lines(
     book: "Book", searches: Sequence["SearchRecord"], claims: "Claims", store: Path
 ) -> Iterator[Table | str]:
-    """Each study and each rung of a search in a row, then who is at work and who was, failures with reasons, and
+    """Each study and each rung of a search in a row; then running and abandoned cells, failures with reasons, and
     problems of the store."""
     asked = [cell for study in book.studies for cell in study.cells]
     asked += [cell for search in searches for rung in search.rungs for cell in rung.cells]
-    wanted = {cell.key: cell for cell in asked}
+    wanted = {key: cell for cell in asked for key in cell.keys}
     holders = {key: claims.holder(key) for key in wanted if key not in book.records}
     if book.studies or not searches:
         table = plain_table("study", *STATES)
@@ -101,15 +106,15 @@ def _holder_line(name: str, holder: "Holder", expiry: float) -> str:
 
 
 def _counts(cells: Sequence["Wanted"], book: "Book", holders: Mapping[str, "Holder | None"]) -> Iterator[str]:
-    """How many cells there are, and how many in each of the states."""
-    keys = {cell.key for cell in cells}
+    """The number of cells, in total and in each state."""
+    keys = {key for cell in cells for key in cell.keys}
     done, failed = keys & book.records.keys(), (keys - book.records.keys()) & book.failed.keys()
     busy = {key for key in keys - done - failed if (holder := holders.get(key)) is not None and not holder.expired}
     return map(str, map(len, (keys, done, failed, busy, keys - done - failed - busy)))
 
 
 def _searches_table(searches: Sequence["SearchRecord"], book: "Book", holders: Mapping[str, "Holder | None"]) -> Table:
-    """The rungs of searches; of one that has not begun nothing is known."""
+    """The rungs of searches that have started."""
     table = plain_table("search", "rung", "settings", *STATES, left=2)
     for search in searches:
         for place, rung in enumerate(search.rungs):
@@ -119,7 +124,7 @@ def _searches_table(searches: Sequence["SearchRecord"], book: "Book", holders: M
 
 
 def _search_line(search: "SearchRecord", store: Path) -> str:
-    """Who has won, or how to go on."""
+    """The winner, or how to continue."""
     command = f"cgipool study search FILE --store {shlex.quote(str(store))}"
     if search.winner is None:
         return f"search {search.name}: to continue, run `{command}` with the same options"
@@ -129,7 +134,7 @@ def _search_line(search: "SearchRecord", store: Path) -> str:
 def search_plan_lines(
     search: "Search", found: Sequence["Round"], store: "Store | None", devices: Sequence[str]
 ) -> Iterator[Table | str]:
-    """Each rung with its cells and how long those left will take; then what is known of the scores."""
+    """Each rung with its cells and the time of the remaining ones; then the scores so far."""
     known = [cell for one in found for group in one.cells.values() for cell in group]
     estimate = Estimate(store, known, devices[0])
     space = f"{counted(search.space.size, 'combination')} of {counted(len(search.space.choices), 'setting')}"
@@ -149,14 +154,14 @@ def search_plan_lines(
 
 
 def _work(search: "Search", rung: "Rung", found: Sequence["Round"], estimate: Estimate) -> tuple[int, int, int, float]:
-    """Settings and cells of a rung, how many cells are left, and their seconds. A rung whose settings are not chosen
-    yet has as many as it may, each as long as those drawn are on average."""
+    """Settings and cells of a rung, the number of remaining cells, and their seconds. A rung whose settings are not
+    chosen yet counts with its maximum, at the average time of the drawn settings."""
     for one in found:
         if one.rung is rung:
             cells = sum(map(len, one.cells.values()))
             return len(one.trials), cells, len(one.waiting), sum(map(estimate, one.waiting))
     if len(found) > len(search.rungs) - 1 and not found[-1].waiting:
-        return 0, 0, 0, 0.0  # the base has won: there is nothing to take apart
+        return 0, 0, 0, 0.0  # the base has won, so there are no choices to test
     drawn = found[0].trials.values()
     costs = [estimate(cell) for trial in drawn for cell in cells_of(search, rung, trial)]
     cells = rung.count * len(rung.places)
@@ -164,7 +169,7 @@ def _work(search: "Search", rung: "Rung", found: Sequence["Round"], estimate: Es
 
 
 def result_lines(search: "Search", found: Sequence["Round"], folder: Path, stopped: bool) -> Iterator[Table | str]:
-    """The scores of all rungs that are over, and the winner; or what is left."""
+    """The scores of all finished rungs, and the winner or what is left to do."""
     yield from _score_lines(search, found)
     last = found[-1]
     if last.waiting:
@@ -177,18 +182,19 @@ def _score_lines(search: "Search", found: Sequence["Round"]) -> Iterator[Table |
     for one in found:
         if one.scores:
             yield ""
-            yield _title(one)
-            yield _scores(one)
+            yield _title(one, search.metric)
+            yield _scores(one, search.metric)
     winner = winner_of(search, found)
     if winner is not None:
         yield ""
         yield from _winner_lines(search, found[len(search.rungs) - 1], winner)
 
 
-def _title(one: "Round") -> str:
+def _title(one: "Round", metric: "Metric") -> str:
     rung = one.rung
     judges = f"{', '.join(rung.methods)} on {', '.join(rung.datasets)}"
-    return f"{rung.name} · {judges} · splits {_numbers(rung)} · validation accuracy, % ± SE"
+    percent = ", %" if metric.percent else ""
+    return f"{rung.name} · {judges} · splits {_numbers(rung)} · validation {metric.title}{percent} ± SE"
 
 
 def _numbers(rung: "Rung") -> str:
@@ -196,18 +202,17 @@ def _numbers(rung: "Rung") -> str:
     return str(first) if first == last else f"{first}–{last}"
 
 
-def _scores(one: "Round") -> Table:
-    """The trials of a round, best first, those that failed last."""
-    table = plain_table("setting", "accuracy", "difference from base")
+def _scores(one: "Round", metric: "Metric") -> Table:
+    """The trials of a round, best first, failed ones last."""
+    table = plain_table("setting", metric.title, "difference from base")
     table.add_column("changes")
-    names = ranked(one.scores)
-    for name in [*names, *(name for name in one.scores if name not in names)]:
+    for name in [*one.names, *(name for name in one.scores if name not in one.names)]:
         score, words = one.scores[name], Text(_words(one.trials[name]), overflow="fold")
         if score is None:
             table.add_row(name, "failed", "", words)
         else:
-            difference = "" if name == BASE else _percent(score.difference, sign=True)
-            table.add_row(name, _percent(score.accuracy), difference, words)
+            difference = "" if name == BASE else _shown(score.difference, metric, sign=True)
+            table.add_row(name, _shown(score.accuracy, metric), difference, words)
     return table
 
 
@@ -216,10 +221,11 @@ def _winner_lines(search: "Search", one: "Round", winner: "Trial") -> Iterator[T
     if not winner.changes or score is None:
         yield "no setting is better than the base"
         return
-    yield f"the winner is setting {winner.name}: {_percent(score.difference, sign=True)} compared with the base"
+    difference = _shown(score.difference, search.metric, sign=True)
+    yield f"the winner is setting {winner.name}: {difference} compared with the base"
     table = plain_table("judged by", "difference from base")
-    for name, difference in (score.datasets | score.methods).items():
-        table.add_row(name, _percent(difference, sign=True))
+    for name, mean in (score.datasets | score.methods).items():
+        table.add_row(name, _shown(mean, search.metric, sign=True))
     yield table
     recipe = search.space.recipe(winner)
     yield f"\n[settings]\nrecipe = {json.dumps(recipe.name)}"
@@ -232,6 +238,6 @@ def _words(trial: "Trial") -> str:
     return " ".join(f"{name}={plain(value)}" for name, value in trial.changes.items())
 
 
-def _percent(mean: "Mean", sign: bool = False) -> str:
-    error = "" if mean.se is None else f" ± {rounded(100 * mean.se)}"
-    return f"{rounded(100 * mean.value, sign=sign)}{error}"
+def _shown(mean: "Mean", metric: "Metric", sign: bool = False) -> str:
+    error = "" if mean.se is None else f" ± {rounded(metric.scale * mean.se, metric.digits)}"
+    return f"{rounded(metric.scale * mean.value, metric.digits, sign)}{error}"

@@ -1,4 +1,4 @@
-"""What the commands print on stdout, as rich tables; no torch."""
+"""Tables that the commands print on stdout. Does not import torch."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,49 +12,53 @@ from rich.text import Text
 
 from cgipool.cli.errors import PlainConsole
 from cgipool.data.describe import DISCARDED, ONE_WAY
+from cgipool.data.further import few
 from cgipool.errors import counted, rounded
-from cgipool.training.metrics import TITLES, written
+from cgipool.task.metrics import described, ordered, titles_of, written
 
 if TYPE_CHECKING:
     from cgipool.contract import Finding
-    from cgipool.data import Entry
-    from cgipool.explain.demo import Shown
+    from cgipool.data import CatalogueEntry
+    from cgipool.explain.demo import DemoResult
     from cgipool.pool import Method
     from cgipool.training.result import Result
 
 FEW = 20
-"""Up to this number of splits, each has a row."""
+"""Each split has its own row if there are at most this many."""
 
 
 def output() -> Console:
-    """Stdout. A pipe has no width, so it gets one that no table of ours exceeds."""
+    """The console for stdout. A pipe has no width, so it gets one that is wide enough for all tables."""
     return PlainConsole(highlight=False, markup=False, width=None if sys.stdout.isatty() else 140)
 
 
 def plain_table(*headings: str, left: int = 1) -> Table:
-    """A table whose first `left` columns are words and whose other columns are numbers."""
+    """A table whose first `left` columns hold text and whose other columns hold numbers."""
     table = Table(box=None, pad_edge=False)
     for place, heading in enumerate(headings):
         table.add_column(heading, justify="left" if place < left else "right")
     return table
 
 
-def result_tables(result: "Result", title: str, out: Path | None) -> list[Table | str]:
-    """The closing tables of a run: metrics over splits, the splits one by one where they are few, costs."""
-    rows, n = result.rows, len(result.rows)
+def result_tables(result: "Result", title: str, out: Path | None, metric: str | None = None) -> list[Table | str]:
+    """The closing tables of a run: metrics over splits, the splits one by one if there are few, costs. `metric` is
+    shown first, by default the primary one."""
+    rows, n, first = result.rows, len(result.rows), metric or result.primary
+    titles = {name: words.format(result.positive) for name, words in titles_of(result.task).items()}
     heading = f"{result.dataset} · {title} · recipe {result.recipe} · seed {result.seed}"
     summary = plain_table("test", "mean", "SD", "SE")
-    for metric, words in TITLES.items():
-        summary.add_row(words.format(result.positive), *(written(metric, value) for value in result.summary(metric)))
+    for name in ordered(result.task, first):
+        if name in result.metrics:
+            summary.add_row(titles[name], *(written(name, value) for value in result.summary(name)))
     heading += f" · {counted(n, 'split')}"
     many = result.ensemble > 1
     heading += f" · ensemble of {result.ensemble}" if many else ""
     shown: list[Table | str] = ["", heading, "", summary, ""]
     if 1 < n <= FEW:
-        each = plain_table("split", "epochs", "best epoch", "validation loss", "test accuracy, %", "seconds", left=0)
-        for row in rows:
-            accuracy = written("accuracy", row["test"]["accuracy"])
-            numbers = (rounded(row["val_loss"], 4), accuracy, rounded(row["seconds"], 1))
+        words = f"test {titles[first]}"
+        each = plain_table("split", "epochs", "best epoch", "validation loss", words, "seconds", left=0)
+        for row, score in zip(rows, result.column(first), strict=True):
+            numbers = (rounded(row["val_loss"], 4), written(first, score), rounded(row["seconds"], 1))
             each.add_row(str(row["split"]), str(row["epochs"]), str(row["best_epoch"]), *numbers)
         shown += [each, ""]
     epochs = [row["epochs"] for row in rows]
@@ -65,8 +69,8 @@ def result_tables(result: "Result", title: str, out: Path | None) -> list[Table 
         f"trained for {result.seconds:.1f} s · {plain['parameters']:,} parameters"
     )
     if many:
-        alone = written("accuracy", float(np.mean(result.member_accuracy)))
-        shown.append(f"a single member: accuracy {alone} % on average; epochs are those of the longest")
+        alone = described(result.primary, float(np.mean(result.member_accuracy)), 2)
+        shown.append(f"a single member: {alone} on average; epochs are those of the longest")
     return [*shown, f"saved in {out}"] if out else shown
 
 
@@ -79,15 +83,15 @@ def methods_table(methods: Mapping[str, "Method"]) -> Table:
 
 
 def findings_table(findings: Iterable["Finding"]) -> Table:
-    """What the rules of the contract found."""
+    """The findings of the contract rules."""
     words = {True: "yes", False: "no", None: "–"}
     table = Table("rule", "ok", "what was found", box=None, pad_edge=False)
-    for rule, ok, said in findings:
-        table.add_row(rule, words[ok], Text(said, overflow="fold"))
+    for rule, ok, finding in findings:
+        table.add_row(rule, words[ok], Text(finding, overflow="fold"))
     return table
 
 
-def catalogue_table(catalogue: Mapping[str, "Entry"], places: Mapping[str, str]) -> Table:
+def catalogue_table(catalogue: Mapping[str, "CatalogueEntry"], places: Mapping[str, str]) -> Table:
     """The data sets known by name; `places` says where each is on this machine."""
     table = plain_table("name", "family", "graphs", "classes", left=2)
     table.add_column("location")
@@ -99,7 +103,7 @@ def catalogue_table(catalogue: Mapping[str, "Entry"], places: Mapping[str, str])
 
 
 def info_table(described: Mapping[str, Any]) -> Table:
-    """A description of a data set, one fact a line."""
+    """A description of a data set, one fact per line."""
     table = Table(show_header=False, box=None, pad_edge=False)
     for fact, words in _facts(described):
         table.add_row(fact, Text(words))
@@ -114,7 +118,7 @@ def _facts(d: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("nodes", f"{d['nodes']:,}, {d['nodes_per_graph']:.2f} per graph"),
         ("", f"from {d['smallest']} to {d['largest']}, median {d['median']:g}; {d['isolated_nodes']:,} isolated"),
         ("edges", f"{d['edges']:,}, {d['edges_per_graph']:.2f} per graph (each counted once)"),
-        *_classes(d["classes"]),
+        *(_targets(d["targets"]) if d["targets"] else _classes(d["classes"])),
         ("node labels", _columns(nodes["labels"], called.get("category", ()))),
         ("node attributes", _floats(nodes["attributes"], called.get("attributes", ()))),
     ]
@@ -125,6 +129,8 @@ def _facts(d: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("edge attributes", _floats(edges["attributes"], called.get("edge_attributes", ()))),
         ("edge weights", "yes" if edges["weight"] else "none"),
     ]
+    if d["columns"]:
+        facts.append(("other columns", few(d["columns"])))
     if d["note"]:
         facts.append(("note", d["note"]))
     dropped = ", ".join(f"{what}: {count:,}{_meaning(what)}" for what, count in d["dropped"].items() if count)
@@ -140,7 +146,7 @@ def _facts(d: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _meaning(what: str) -> str:
-    """What a change on reading means, where its name does not say it."""
+    """Explain a change on reading if its name is not clear."""
     return f" ({DISCARDED})" if what == ONE_WAY else ""
 
 
@@ -150,13 +156,24 @@ def _conflicts(kinds: int | None) -> str:
     return f"; {counted(kinds, 'kind')} of twins {'differs' if kinds == 1 else 'differ'} in class"
 
 
+def _targets(targets: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """The target columns, at most a dozen."""
+    lines = [
+        f"{t['name']}: {t['known']:,} values from {t['smallest']:g} to {t['largest']:g}, mean {t['mean']:.4g}"
+        for t in targets[:12]
+        if t["known"]
+    ]
+    lines += [f"and {len(targets) - 12} more"] if len(targets) > 12 else []
+    return [("targets" if place == 0 else "", line) for place, line in enumerate(lines)]
+
+
 def _classes(classes: list[dict[str, Any]]) -> list[tuple[str, str]]:
     lines = [f"{c['name']}: {counted(c['graphs'], 'graph')}, {100 * c['share']:.1f} %" for c in classes]
     return [("classes" if place == 0 else "", line) for place, line in enumerate(lines or ["not known"])]
 
 
 def _columns(labels: list[int], known: Sequence[str]) -> str:
-    """How many values each label column has, by its name where it has one."""
+    """The number of values of each label column, with its name if it has one."""
     names = known or [f"column {j}" for j in range(len(labels))]
     return "; ".join(f"{name}: {counted(count, 'value')}" for name, count in zip(names, labels, strict=True)) or "none"
 
@@ -167,8 +184,8 @@ def _floats(count: int, known: Sequence[str]) -> str:
     return counted(count, "column") + (f": {', '.join(known)}" if known else "")
 
 
-def demo_tables(shown: "Shown") -> list[Table | str]:
-    """What the demo found."""
+def demo_tables(shown: "DemoResult") -> list[Table | str]:
+    """The results of the demo."""
     table = plain_table("share of nodes that the pooling kept", "of the motif, %", "at random, %")
     for level, (motif, chance) in enumerate(zip(shown.motif, shown.chance, strict=True), 1):
         table.add_row(f"after level {level}", f"{100 * motif:.1f}", f"{100 * chance:.1f}")

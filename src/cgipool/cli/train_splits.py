@@ -1,4 +1,4 @@
-"""What `cgipool train` does once its options are read: draws splits, trains them and reports progress."""
+"""The work of `cgipool train` after its options are read: draw splits, train them and report progress."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,12 +33,15 @@ def draw_splits(
     file: Path | None,
     folds: int | None,
     positive: str | None = None,
+    metric: str | None = None,
+    time: str | None = None,
 ) -> "Sequence[Split]":
-    """The splits in a file, those of a cross-validation, the one that the source gives, or as many as asked for, drawn
-    at random. An error, before anything is trained, if there is no class of the name `positive`."""
+    """Return the splits of a file, of a cross-validation, of the source, or random ones. Raise an error, before
+    anything is trained, if no class is named `positive` or if the task does not have the metric."""
     from cgipool.data import fold_splits, random_splits, read_splits
-    from cgipool.training.metrics import classes_of
+    from cgipool.task.metrics import check_metric, classes_of
 
+    check_metric(graphs.task, metric)
     if positive is not None:
         classes_of(graphs).but(positive)
     if kind == GIVEN or (kind is None and count is None and first is None and file is None and folds is None):
@@ -48,9 +51,10 @@ def draw_splits(
         _tell_of_left_out(splits, graphs.n_graphs)
         return splits
     if folds is not None:
-        return fold_splits(graphs, folds, seed, kind or "stratified")
+        return fold_splits(graphs, folds, seed, kind or "stratified", time)
     start = first or 0
-    return random_splits(graphs, seed=seed, indices=range(start, start + (count or 1)), kind=kind or "random")
+    indices = range(start, start + (count or 1))
+    return random_splits(graphs, seed=seed, indices=indices, kind=kind or "random", time=time)
 
 
 def _given(data: str, asked: bool) -> Path | None:
@@ -67,7 +71,7 @@ def _given(data: str, asked: bool) -> Path | None:
 
 
 def _tell_of_left_out(splits: "Sequence[Split]", count: int) -> None:
-    """Splits that name only some graphs of a set may have been made for another."""
+    """Warn if splits name only some graphs of a set, as they may have been made for another set."""
     import numpy as np
 
     named = len(np.unique(np.concatenate([ids for each in splits for ids in (each.train, each.val, each.test)])))
@@ -78,22 +82,23 @@ def _tell_of_left_out(splits: "Sequence[Split]", count: int) -> None:
 def train_alone(
     data: str, draw: "Callable[[GraphSet], Sequence[Split]]", choose: "Callable[..., Recipe]", run: dict[str, Any]
 ) -> "Result":
-    """Train in this process and those of its own, by the recipe chosen for the family of the data set."""
+    """Train in this process and its worker processes, with the recipe for the family of the data set."""
     from cgipool.cli.progress import downloading, reporting
     from cgipool.data import load_dataset
     from cgipool.study.estimate import on_a_cpu
-    from cgipool.training.run import check_device, train
+    from cgipool.training.run import check_device, check_jobs, train_checked
 
     check_device(run["device"])
+    check_jobs(run["jobs"], run["device"])
     with downloading() as progress:
         graphs = load_dataset(data, progress=progress)
-    splits, recipe = draw(graphs), choose(family=graphs.family)
+    splits, recipe = draw(graphs), choose(graphs.family, graphs.has_own_attributes)
     _tell_of_new_run(run)
     trainings = len(splits) * run["ensemble"]
     seconds = on_a_cpu(run["method"], recipe, trainings, graphs.n_nodes)
     tell_of_jobs(trainings, seconds, run["device"], run["jobs"])
     with _stopped(run["out"]), reporting(len(splits), recipe.epochs, recipe.patience, run["ensemble"]) as tell:
-        return train(graphs, recipe=recipe, splits=splits, tell=tell, **run)
+        return train_checked(graphs, splits, recipe=recipe, tell=tell, **run)
 
 
 def train_by_all(
@@ -103,7 +108,7 @@ def train_by_all(
     device: str,
     run: dict[str, Any],
 ) -> "Result | None":
-    """Train in all processes that torchrun started; the result, in the first of them."""
+    """Train in all processes that torchrun started. Return the result in the first of them."""
     from cgipool.cli.progress import downloading, reporting
     from cgipool.data.describe import warn_of_unused
     from cgipool.training.distributed.process_group import process_group
@@ -112,22 +117,22 @@ def train_by_all(
     with process_group(device) as ranks:
         with downloading() as progress:
             graphs = ranks.open(data, progress)
-        run = run | {"recipe": choose(family=graphs.family)}
+        run = run | {"recipe": choose(graphs.family, graphs.has_own_attributes)}
         splits = ranks.splits_of_first(lambda: draw(graphs))
         if not ranks.first:
             try:
                 return train_distributed(graphs, ranks, splits=splits, **run)
             except KeyboardInterrupt:
                 raise typer.Exit(130) from None
-        warn_of_unused(graphs, run["recipe"].attributes)
+        warn_of_unused(graphs, run["recipe"].attributes, run["recipe"].reads_edges)
         _tell_of_new_run(run)
         with _stopped(run["out"]), reporting(len(splits), run["recipe"].epochs, run["recipe"].patience) as tell:
             return train_distributed(graphs, ranks, splits=splits, tell=tell, **run)
 
 
 def _tell_of_new_run(run: dict[str, Any]) -> None:
-    """Who asks to resume where there is nothing may have mistaken the folder."""
-    from cgipool.training.run import is_free
+    """Warn if there is nothing to resume, as the folder may be wrong."""
+    from cgipool.training.folder import is_free
 
     if run["resume"] and is_free(run["out"]):
         typer.echo(f"there is no run in {run['out']} yet: starting a new one", err=True)
@@ -135,7 +140,7 @@ def _tell_of_new_run(run: dict[str, Any]) -> None:
 
 @contextmanager
 def _stopped(out: Path | None) -> Iterator[None]:
-    """Ctrl-C inside ends with a line that says how to continue."""
+    """Let Ctrl-C end with a line that says how to continue."""
     try:
         yield
     except KeyboardInterrupt:

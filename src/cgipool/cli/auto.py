@@ -1,0 +1,103 @@
+"""`cgipool fit --auto`."""
+
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cgipool.cli.errors import Interrupted, say
+from cgipool.errors import UserError, counted, excerpt
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from cgipool.auto.fit import AutoResult
+
+LEAST_SECONDS = 10.0
+"""A shorter budget is too small for one network."""
+
+
+def fit_by_search(
+    data: str, out: Path, budget: str, metric: str | None, seed: int, device: str, overwrite: bool
+) -> None:
+    """AutoSearch, and write the model to `out` and a page about it beside it."""
+    from cgipool.auto.fit import fit_auto
+    from cgipool.auto.page import auto_page
+    from cgipool.cli.progress import downloading
+    from cgipool.cli.tables import output
+    from cgipool.data import load_dataset
+    from cgipool.files import writable, write_text_atomically
+    from cgipool.task.metrics import check_metric
+    from cgipool.training.folder import make_folder
+    from cgipool.training.run import check_device
+
+    seconds = parse_budget(budget)
+    make_folder(out.parent)
+    writable(out)
+    check_device(device)
+    with downloading() as progress:
+        graphs = load_dataset(data, progress=progress)
+    check_metric(graphs.task, metric)
+    folder, page = out.with_name(f"{out.name}.auto"), out.with_suffix(".html")
+    if overwrite:
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def tell(text: str) -> None:
+        say(text, err=True)
+
+    try:
+        found = fit_auto(graphs, folder, budget=seconds, metric=metric, seed=seed, device=device, say=tell)
+    except KeyboardInterrupt:
+        raise Interrupted("stopped; run the same command again to continue") from None
+    found.model.save(out)
+    text = auto_page(found)
+    write_text_atomically(page, lambda stream: stream.write(text))
+    shutil.rmtree(folder, ignore_errors=True)
+    output().print(table_of(found))
+    for line in closing(found, out, page):
+        say(line)
+
+
+def table_of(found: "AutoResult") -> "Table":
+    """The candidates, the best first."""
+    from cgipool.cli.tables import plain_table
+    from cgipool.task.metrics import KNOWN, written
+
+    metric = found.estimate["metric"]
+    title = KNOWN[metric].title + (", %" if KNOWN[metric].percent else "")
+    table = plain_table("candidate", title, "scored on", "in the model", "seconds", "")
+    for row in found.table:
+        times = f"× {row['counts']}" if row["counts"] else ""
+        table.add_row(
+            row["name"], written(metric, row["score"]), row["scored on"], times, f"{row['seconds']:.0f}", row["note"]
+        )
+    return table
+
+
+def closing(found: "AutoResult", out: Path, page: Path) -> list[str]:
+    """What was chosen, what to expect of it, and where it is."""
+    from cgipool.task.metrics import described, written
+
+    about, estimate = found.model.about, found.estimate
+    metric = estimate["metric"]
+    low, high = (written(metric, estimate[name]) for name in ("low", "high"))
+    value = described(metric, estimate[metric]) if estimate.get(metric) is not None else "not defined"
+    return [
+        "",
+        f"chosen: {found.crossed.model}, {counted(about['folds'], 'model')} of each, one per fold",
+        f"to expect: {value} (95 % interval {low} to {high}) on {counted(estimate['graphs'], 'graph')} held out",
+        f"model: {out}",
+        f"page: {page}",
+    ]
+
+
+def parse_budget(text: str) -> float:
+    """The seconds that --budget means: 90s, 5m, 2h."""
+    match = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)\s*([smh])", text.strip().lower())
+    if match is None:
+        raise UserError(f"--budget {excerpt(text)!r} is not a time such as 90s, 5m or 2h")
+    units: dict[str, float] = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    seconds = float(match[1]) * units[match[2]]
+    if seconds < LEAST_SECONDS:
+        raise UserError(f"--budget {text} is too small for one network; give at least {LEAST_SECONDS:.0f}s")
+    return seconds

@@ -1,0 +1,67 @@
+"""Commands that take a table, an SDF file or a folder of edge lists directly: it is imported into the cache first."""
+
+import copy
+import functools
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+from cgipool.cli.data import import_, importing
+from cgipool.cli.errors import say
+from cgipool.errors import UserError, counted
+
+PANEL = "Reading a table"
+OPTIONS = ("label", "task", "smiles", "id_", "threshold", "skip_unlabelled", "largest_fragment")
+"""The options of `data import` that the commands share."""
+
+
+def with_import(command: Callable[..., None]) -> Callable[..., None]:
+    """Let the argument `data` be a file that `data import` reads, and add the options that say how to read it."""
+    own = inspect.signature(command)
+    declared = inspect.signature(import_).parameters
+    options = [_option(declared[name]) for name in OPTIONS]
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        chosen = {option.name.rstrip("_"): given.pop(option.name) for option in options}
+        command(**given | {"data": imported(given["data"], chosen)})
+
+    parameters = [*own.parameters.values(), *options]
+    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def imported(data: str, chosen: dict[str, Any]) -> str:
+    """The data set to load: `data` itself, or the folder in the cache that it was imported into."""
+    from cgipool.data.importers import ImportOptions
+    from cgipool.data.importers.cached import import_cached, needs_import
+
+    options = ImportOptions(**chosen | {"label": tuple(chosen["label"]) if chosen["label"] else None})
+    if not needs_import(Path(data)):
+        if options != ImportOptions():
+            changed = [name for name, value in chosen.items() if value != getattr(ImportOptions(), name)]
+            raise UserError(
+                f"--{changed[0].replace('_', '-')} says how to read a table, an SDF file or a folder of edge lists; "
+                f"{data} is a data set already"
+            )
+        return data
+    with importing() as tell:
+        folder, saved = import_cached(Path(data), options, tell)
+    if saved is None:
+        say(f"{data}: read from the cache ({folder})", err=True)
+        return str(folder)
+    skipped = f", {counted(saved.skipped, 'row')} left out" if saved.skipped else ""
+    say(f"{data}: imported {counted(saved.graphs.n_graphs, 'graph')}{skipped} ({folder})", err=True)
+    for note in saved.notes:
+        say(note, err=True)
+    return str(folder)
+
+
+def _option(parameter: inspect.Parameter) -> inspect.Parameter:
+    """An option of `data import` for another command, in a panel of its own."""
+    kind, about = get_args(parameter.annotation)[:2]
+    about = copy.copy(about)
+    about.rich_help_panel = PANEL
+    return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, about])
