@@ -1,4 +1,4 @@
-"""A hook of MkDocs: puts the program's own help where a page has the marker `<!-- commands -->`."""
+"""MkDocs hook: replaces the marker `<!-- commands -->` with the help of the command line."""
 
 import typer
 from typer.cli import get_docs_for_click
@@ -9,10 +9,10 @@ MARKER = "<!-- commands -->"
 
 
 def commands() -> str:
-    """Every command with its arguments and options, in Markdown."""
+    """Return every command with its arguments and options, in Markdown."""
     program = typer.main.get_command(app)
     text = get_docs_for_click(obj=program, ctx=typer.Context(program, info_name="cgipool"), name="cgipool")
-    _, _, body = text.partition("\n## ")  # the page has a heading and an introduction of its own
+    _, _, body = text.partition("\n## ")  # the page has its own heading and introduction
     lines = f"## {body}".replace("```console\n$ ", "```text\n").splitlines()
     return "\n".join(line for line in lines if not line.startswith("* `--help`") and line != "**Usage**:")
 

@@ -1,11 +1,12 @@
-"""The lock files: versions and hashes of what `make demo` (requirements.lock) and `make test` (requirements-dev.lock)
-install, for one platform.
+"""The lock files: versions and hashes of the packages that `make demo` (requirements.lock) and `make test`
+(requirements-dev.lock) install, for one platform.
 
-`python tools/lock.py write` asks pip what it would install by constraints.txt, and rewrites both. `python tools/lock.py
-fits` exits with 0 where they apply: wheels differ between platforms, so that elsewhere constraints.txt alone counts.
+`python tools/lock.py write` asks pip what it would install with constraints.txt, and rewrites both files. `python
+tools/lock.py fits` exits with 0 if they apply to this platform. Wheels differ between platforms; on others only
+constraints.txt is used.
 
-torch is not locked. It comes as a CPU build from one index and as CUDA builds from others, with the same version and
-other hashes; constraints.txt pins its version.
+torch is not locked. Its CPU and CUDA builds come from different indexes, with the same version and different hashes;
+constraints.txt pins its version.
 """
 
 import json
@@ -20,11 +21,11 @@ ROOT = Path(__file__).resolve().parents[1]
 CORE, DEV = "requirements.lock", "requirements-dev.lock"
 UNLOCKED = {"torch", "cgipool"}
 GLIBC = (2, 34)
-"""The oldest that the locked wheels run with."""
+"""The oldest glibc that the locked wheels support."""
 
 
 def fits() -> bool:
-    """Whether the locked wheels are those of this Python."""
+    """Whether the locked wheels match this Python and platform."""
     library, version = platform.libc_ver()
     here = sys.implementation.name, sys.version_info[:2], platform.system(), platform.machine(), library
     if here != ("cpython", (3, 11), "Linux", "x86_64", "glibc"):
@@ -33,7 +34,7 @@ def fits() -> bool:
 
 
 def locked(wanted: str, *, like: str = "") -> str:
-    """The lines of a lock file; with the versions that the lines of another one have."""
+    """Return the lines of a lock file, with the versions of another lock file's lines if given."""
     with tempfile.TemporaryDirectory() as folder:
         report, versions = Path(folder, "report.json"), Path(folder, "versions.txt")
         versions.write_text("".join(f"{line.split()[0]}\n" for line in like.splitlines()), encoding="utf-8")
@@ -44,7 +45,7 @@ def locked(wanted: str, *, like: str = "") -> str:
 
 
 def lines_of(report: dict) -> str:
-    """A line for each package of pip's report: name, version and hash, and nothing about where it came from."""
+    """Return one line per package of pip's report: name, version and hash, without its origin."""
     lines = []
     for item in report["install"]:
         name = re.sub(r"[-_.]+", "-", item["metadata"]["name"]).lower()
@@ -55,7 +56,7 @@ def lines_of(report: dict) -> str:
 
 
 def main() -> int:
-    """Run the command that is named."""
+    """Run the command given on the command line."""
     command = sys.argv[1:]
     if command == ["fits"]:
         return 0 if fits() else 1
@@ -63,10 +64,10 @@ def main() -> int:
         print("usage: python tools/lock.py write|fits", file=sys.stderr)
         return 2
     if not fits():
-        print("the lock files are for CPython 3.11 on Linux, x86_64: write them there", file=sys.stderr)
+        print("the lock files are for CPython 3.11 on Linux x86_64; write them on that platform", file=sys.stderr)
         return 1
     dev = locked(".[dev]")
-    core = locked(".", like=dev)  # pip alone might choose later versions where nothing else holds them back
+    core = locked(".", like=dev)  # without `like`, pip might choose later versions than for dev
     (ROOT / DEV).write_text(dev, encoding="utf-8")
     (ROOT / CORE).write_text(core, encoding="utf-8")
     return 0

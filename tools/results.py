@@ -1,12 +1,11 @@
-"""`make report`: every table and figure of README and docs that comes from results/, made anew from it.
+"""`make report`: regenerates every table and figure of README and docs that comes from results/.
 
     python tools/results.py            write them
-    python tools/results.py --check    only say which differ; exit code 1 if any does
+    python tools/results.py --check    only list those that differ; exit code 1 if any does
 
-In a Markdown file a table stands between `<!-- results: WHAT [NAME] -->` and `<!-- end of results -->`. What there is
-to ask for is in `results_tables.TABLES` and `paired_tables.PAIRED_TABLES`, of a study or of several, and in
-`search_tables.SEARCH_TABLES`, of a search. Figures are `docs/images/results/STUDY-FIGURE.svg`, as the report draws
-them.
+In a Markdown file, a table is between `<!-- results: WHAT [NAME] -->` and `<!-- end of results -->`. WHAT is a key of
+`results_tables.TABLES` or `paired_tables.PAIRED_TABLES` for studies, or of `search_tables.SEARCH_TABLES` for a search.
+Figures are `docs/images/results/STUDY-FIGURE.svg`, the same as in the report.
 """
 
 import argparse
@@ -18,6 +17,7 @@ from pathlib import Path
 from cgipool.files import read_json, write_atomically
 from cgipool.report.figures import figures_of
 from cgipool.report.view import DONE, View, view_of
+from cgipool.study.nested import with_choices
 from cgipool.study.records import read_book
 from paired_tables import PAIRED_TABLES
 from results_tables import TABLES
@@ -30,7 +30,7 @@ PAGES = (
     "results/README.md",
     *(page.relative_to(REPOSITORY).as_posix() for page in sorted((REPOSITORY / "docs").rglob("*.md"))),
 )
-FIGURES = ("table1-ranks", "figure3-curves", "table1-splits", "strong-ranks")
+FIGURES = ("table1-ranks", "figure3-curves", "table1-splits", "strong-ranks", "strong-forest")
 PLACE = re.compile(
     r"(<!-- results: (?P<what>[\w-]+)(?: (?P<name>[\w-]+))? -->\n).*?(<!-- end of results -->)", re.DOTALL
 )
@@ -38,18 +38,18 @@ PLACE = re.compile(
 
 @dataclass(frozen=True)
 class Results:
-    """What the stores hold, by name."""
+    """The studies and searches of the stores, by name."""
 
     studies: dict[str, View]
     searches: dict[str, Search]
 
 
 def read(*stores: Path) -> Results:
-    """The studies and searches of some stores; no two have the same name."""
+    """Read the studies and searches of some stores; their names must be unique."""
     results = Results({}, {})
     for store in stores:
         if (store / "cells").is_dir():
-            book = read_book(store)
+            book = with_choices(read_book(store))
             if book.problems:
                 sys.exit("\n".join(book.problems))
             results.studies.update((study.name, view_of(study, book)) for study in book.studies)
@@ -58,7 +58,7 @@ def read(*stores: Path) -> Results:
 
 
 def filled(text: str, results: Results) -> str:
-    """A page with its tables made anew."""
+    """Return a page with its tables regenerated."""
 
     def table(match: re.Match[str]) -> str:
         what, name = match["what"], match["name"]
@@ -72,7 +72,7 @@ def filled(text: str, results: Results) -> str:
 
 
 def wanted(results: Results, repository: Path = REPOSITORY) -> dict[str, str]:
-    """By path within the repository, what every page should be, and every figure of a study that is complete."""
+    """Return the expected text of every page, and of every figure of a complete study, by path in the repository."""
     pages = {name: filled((repository / name).read_text(encoding="utf-8"), results) for name in PAGES}
     for figure in FIGURES:
         study, _, kind = figure.partition("-")
@@ -83,7 +83,7 @@ def wanted(results: Results, repository: Path = REPOSITORY) -> dict[str, str]:
 
 
 def differing(files: dict[str, str], repository: Path = REPOSITORY) -> list[str]:
-    """Those that are not so."""
+    """Return the names of the files whose content differs."""
 
     def present(name: str) -> str | None:
         path = repository / name
@@ -93,7 +93,7 @@ def differing(files: dict[str, str], repository: Path = REPOSITORY) -> list[str]
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if anything differs")
     check = parser.parse_args().check
@@ -106,7 +106,7 @@ def main() -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, lambda temporary, text=text: temporary.write_text(text, encoding="utf-8"))
     if not changed:
-        print("everything is as results/ has it")
+        print("everything is up to date with results/")
     elif check:
         sys.exit("run `make report`")
 

@@ -1,4 +1,4 @@
-"""The tables that pages take from results/, as Markdown."""
+"""Tables for pages, made from results/, as Markdown."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -7,9 +7,10 @@ from datetime import datetime
 
 import numpy as np
 
-from cgipool.report.blocks import Block, blocks_of, number
+from cgipool.report.blocks import Block, number
+from cgipool.report.statistics import blocks_of
 from cgipool.report.tables import markdown_block
-from cgipool.report.view import DONE, Entry, View
+from cgipool.report.view import DONE, CellResult, View
 from cgipool.study.estimate import in_words
 from cgipool.study.records import Record
 from cgipool.training.recipe import PAPER, STRONG
@@ -19,10 +20,10 @@ FAMILIES = {
     "bioinformatics": ("PROTEINS",),
     "molecules": ("NCI1", "NCI109", "Mutagenicity"),
 }
-"""As the head of the paper's Table 1 has them, in the order of the sentence in section 4.2."""
+"""As in the head of the paper's Table 1, in the order of the sentence in section 4.2."""
 
 CLAIMED = {"social networks": 1.21, "bioinformatics": 1.43, "molecules": 0.45}
-"""Section 4.2: CGIPool "outperforms state-of-the-art models by up to" so many percent."""
+"""Section 4.2: CGIPool "outperforms state-of-the-art models by up to" this many percent."""
 
 DIAGNOSTICS = {"mi": "L_MI", "discriminator_accuracy": "discriminator accuracy", "overlap": "shared nodes"}
 """Diagnostics of the mutual-information term, with their names in tables."""
@@ -40,12 +41,12 @@ Views = dict[str, View]
 
 
 def accuracy(views: Views, view: View) -> str:
-    """Ours ± its standard error, the published numbers under it."""
+    """Our accuracy ± its standard error, with the published numbers below."""
     return _block(view, "Accuracy")
 
 
 def recipes(views: Views, view: View) -> str:
-    """The same, what recipe `paper` gave, and what ensembles add where they were run."""
+    """Accuracy, the results of recipe `paper`, and the gain from ensembles if they were run."""
     block = titled(view, "Accuracy")
     starts = [place for place, row in enumerate(block.rows) if row[0] != "published"]
     rows: list[list[str]] = []
@@ -54,34 +55,34 @@ def recipes(views: Views, view: View) -> str:
         places[start] = len(rows)
         entries = [view.of(method, context) for context in view.contexts]
         ours, published = block.rows[start], block.rows[start + 1 : end]
-        rows += [ours, ["recipe paper", *(_beside(views, entry) for entry in entries)], *published]
+        rows += [ours, ["recipe paper", *(_with_recipe_paper(views, entry) for entry in entries)], *published]
         together = [_together(views, entry) for entry in entries]
         rows += [["ten together", *together]] if set(together) != {number(None)} else []
-    under = ["Under it: the mean with recipe paper, then the published one, each with ours minus it in parentheses."]
+    under = ["Below: the mean with recipe paper, then the published mean, each with ours minus it in parentheses."]
     if any(row[0] == "ten together" for row in rows):
         splits = max(len(entry.record.splits) for entry in views["ensembles"].entries if entry.record)
         under.append(f"Ten together: an ensemble of ten minus the mean of its members, on the first {splits} splits.")
-    words = [word for line in block.words for word in (under if line.startswith("Under it") else [line])]
+    words = [word for line in block.words for word in (under if line.startswith("Below") else [line])]
     strong = {(places[row], column) for row, column in block.strong}
     return markdown_block(replace(block, words=words, rows=rows, strong=strong))
 
 
-def _beside(views: Views, entry: Entry | None) -> str:
-    """What recipe `paper` gave in an entry's place, and the difference to that."""
+def _with_recipe_paper(views: Views, entry: CellResult | None) -> str:
+    """Format the result of recipe `paper` for the same cell, and the difference to it."""
     other = by_the_paper(views, entry.method, entry.context) if entry else None
     if entry is None or entry.summary is None or other is None or other.summary is None:
         return "–"
     return f"{number(other.summary.mean)} ({number(entry.summary.mean - other.summary.mean, sign=True)})"
 
 
-def _together(views: Views, entry: Entry | None) -> str:
-    """By how many points an ensemble in an entry's place is better than its members are."""
+def _together(views: Views, entry: CellResult | None) -> str:
+    """Format the gain of an ensemble over its members for the same cell, in points."""
     ensemble = views["ensembles"].of(entry.method, entry.context) if entry and "ensembles" in views else None
     return number(None if ensemble is None or not ensemble.members else -ensemble.members.paired.difference, sign=True)
 
 
 def means(views: Views, view: View) -> str:
-    """One number a cell: the mean of each method, and what the paper published for the baseline."""
+    """One number per cell: the mean of each method, and the paper's published number for the baseline."""
     entries = {method: [view.of(method, context) for context in view.contexts] for method in view.methods}
     rows = [
         [view.title(method), *(number(entry.summary.mean if entry and entry.summary else None) for entry in row)]
@@ -90,11 +91,11 @@ def means(views: Views, view: View) -> str:
     published = [entry.wanted.published if entry else None for entry in entries["cgi"]]
     rows.append(["CGIPool, published", *(number(pair[0] if pair else None) for pair in published)])
     words = ["Test accuracy in percent, mean over 20 random splits."]
-    return markdown_block(Block("", words, [view.layout.methods, *view.contexts], rows))
+    return markdown_block(Block("", words, [view.layout.method_axis, *view.contexts], rows))
 
 
-def by_the_paper(views: Views, method: str, context: str) -> Entry | None:
-    """The entry of a method on a data set with recipe `paper`."""
+def by_the_paper(views: Views, method: str, context: str) -> CellResult | None:
+    """Return the entry of a method on a data set with recipe `paper`."""
     found = (views[name].of(method, context) for name in ("table1", "table2", "controls") if name in views)
     return next((entry for entry in found if entry is not None), None)
 
@@ -114,17 +115,32 @@ def gaps(views: Views, view: View) -> str:
     return _block(view, "Gap to the published numbers")
 
 
+def equivalence(views: Views, view: View) -> str:
+    """Whether methods are equivalent to the baseline within the margin of the study."""
+    return _block(view, "Equivalence")
+
+
+def power(views: Views, view: View) -> str:
+    """The differences that comparisons could have found."""
+    return _block(view, "Power")
+
+
+def seeds(views: Views, view: View) -> str:
+    """The variance between splits and between trainings on one split."""
+    return _block(view, "Seeds")
+
+
 def _block(view: View, title: str) -> str:
     return markdown_block(titled(view, title))
 
 
 def titled(view: View, title: str) -> Block:
-    """The table of a study's report that has this title."""
+    """Return the table of a study's report with this title."""
     return next(block for block in blocks_of(view) if block.title == title)
 
 
 def times(views: Views) -> str:
-    """What the studies took, and what the paper's two tables and its figure took together."""
+    """The time that each study took, and the time of the paper's two tables and figure together."""
     rows, seen = [], set()
     ordered = [views[name] for name in FIRST if name in views]
     ordered += [view for name, view in views.items() if name not in FIRST]
@@ -149,7 +165,7 @@ def _took(records: list[Record]) -> tuple[str, str]:
 
 
 def _span(records: list[Record]) -> float:
-    """Seconds during which at least one cell was in hand; the legs of a resumed one count, and not its pauses."""
+    """Return the seconds during which at least one cell was running; pauses before a resume do not count."""
     spans = sorted(span for record in records for span in _legs(record))
     covered, end = 0.0, -math.inf
     for start, stop in spans:
@@ -159,14 +175,14 @@ def _span(records: list[Record]) -> float:
 
 
 def _legs(record: Record) -> Iterator[tuple[float, float]]:
-    told = record.provenance
-    for leg in told.get("legs") or [told]:
+    provenance = record.provenance
+    for leg in provenance.get("legs") or [provenance]:
         start = datetime.fromisoformat(leg["started"]).timestamp()
         yield start, start + leg["seconds"]
 
 
 def claims(views: Views) -> str:
-    """What the paper's text says of its Table 1, and what that table says."""
+    """Compare what the paper's text says about its Table 1 with the table."""
     view = views["table1"]
     rows = []
     for family, names in FAMILIES.items():
@@ -184,7 +200,7 @@ def claims(views: Views) -> str:
 
 
 def _leads_of(view: View, points: float) -> list[str]:
-    """The peers and data sets on which CGIPool's published lead is so many points."""
+    """Return the peers and data sets on which CGIPool's published lead is this many points."""
     return [
         f"{view.title(method)} on {dataset}"
         for dataset in view.contexts
@@ -206,14 +222,14 @@ def _published(view: View, dataset: str) -> dict[str, float]:
 
 
 def _margin(view: View, dataset: str) -> tuple[float, str, float]:
-    """By how many points CGIPool leads the best peer, which one that is, and the lead relative to it, as published."""
+    """Return CGIPool's published lead over the best peer in points, the peer, and the lead relative to the peer."""
     leads = _leads(view, dataset)
     best = min(leads, key=lambda method: leads[method])
     return leads[best], view.title(best), 100 * leads[best] / _published(view, dataset)[best]
 
 
 def floor(views: Views) -> str:
-    """How many of the published ± are smaller than chance alone allows between splits."""
+    """Count the published ± that are smaller than sampling error between splits allows."""
     known = [e for e in views["table1"].entries if e.gap and e.wanted.published and e.wanted.published[1] is not None]
     below = sum(e.wanted.published[1] < e.gap.floor for e in known if e.gap and e.wanted.published)
     half = sum(e.wanted.published[1] < e.gap.floor / 2 for e in known if e.gap and e.wanted.published)
@@ -225,32 +241,32 @@ def floor(views: Views) -> str:
 
 
 def duplicates(views: Views) -> str:
-    """Accuracy on duplicate-aware splits minus that on random ones, which are others: nothing is paired."""
+    """Accuracy on duplicate-aware splits minus accuracy on random splits, unpaired because the splits differ."""
     one, other = views["distinct"], views["table1"]
     rows = [
         [one.title(method), *(minus(one.of(method, context), other.of(method, context)) for context in one.contexts)]
         for method in one.methods
     ]
     words = ["Duplicate-aware minus random splits, in percentage points, ± the standard error of that difference."]
-    return markdown_block(Block("", words, [one.layout.methods, *one.contexts], rows))
+    return markdown_block(Block("", words, [one.layout.method_axis, *one.contexts], rows))
 
 
-def minus(one: Entry | None, other: Entry | None) -> str:
-    """The difference of two means, with its standard error."""
+def minus(one: CellResult | None, other: CellResult | None) -> str:
+    """Format the difference of two means, with its standard error."""
     if one is None or other is None or one.summary is None or other.summary is None:
         return "–"
     se = math.hypot(one.summary.se or 0.0, other.summary.se or 0.0)
     return f"{number(one.summary.mean - other.summary.mean, sign=True)} ± {number(se)}"
 
 
-def levels(entry: Entry, name: str) -> str:
-    """A diagnostic of CGIPool, level by level: means over splits, at the best epoch."""
-    told = [row["diagnostics"][name] for row in entry.record.splits] if entry.record else []
-    return " / ".join(number(float(level)) for level in np.mean(told, axis=0)) if told else "–"
+def levels(entry: CellResult, name: str) -> str:
+    """Format a diagnostic of CGIPool level by level: means over splits, at the best epoch."""
+    values = [row["diagnostics"][name] for row in entry.record.splits] if entry.record else []
+    return " / ".join(number(float(level)) for level in np.mean(values, axis=0)) if values else "–"
 
 
 def diagnostics(views: Views, view: View) -> str:
-    """What the mutual-information term does, where CGIPool has it: means over splits, at the best epoch."""
+    """Diagnostics of CGIPool's mutual-information term: means over splits, at the best epoch."""
     rows = []
     for context in view.contexts:
         entry = view.of("cgi", context)
@@ -268,7 +284,7 @@ def diagnostics(views: Views, view: View) -> str:
 
 
 def early(views: Views, view: View) -> str:
-    """How often the validation loss was lowest at the very beginning: a training that failed."""
+    """Count the failed trainings: those with the lowest validation loss in the first epochs."""
     rows = []
     for method in view.methods:
         entries = [view.of(method, context) for context in view.contexts]
@@ -277,20 +293,20 @@ def early(views: Views, view: View) -> str:
     return markdown_block(Block("", words, ["method", *view.contexts], rows))
 
 
-def _early(entry: Entry | None) -> str:
+def _early(entry: CellResult | None) -> str:
     if entry is None or entry.record is None:
         return "–"
     return str(sum(row["best_epoch"] <= BEGINNING for row in entry.record.splits))
 
 
 def settings(views: Views) -> str:
-    """The settings in which recipe strong departs from the paper's."""
+    """The settings in which recipe strong differs from the paper's."""
     recipes = {"paper": PAPER} | {recipe.name: recipe for recipe in STRONG.values()}
-    told = [recipe.to_json() for recipe in recipes.values()]
+    values = [recipe.to_json() for recipe in recipes.values()]
     rows = [
-        [name, *(f"{one[name]}" for one in told)]
-        for name in told[0]
-        if name != "name" and any(one[name] != told[0][name] for one in told)
+        [name, *(f"{one[name]}" for one in values)]
+        for name in values[0]
+        if name != "name" and any(one[name] != values[0][name] for one in values)
     ]
     changed = {
         (row, column) for row, line in enumerate(rows) for column in range(2, len(line)) if line[column] != line[1]
@@ -305,6 +321,9 @@ TABLES: dict[str, Callable[..., str]] = {
     "against": against,
     "ranks": ranks,
     "gaps": gaps,
+    "equivalence": equivalence,
+    "power": power,
+    "seeds": seeds,
     "times": times,
     "claims": claims,
     "floor": floor,
@@ -313,4 +332,4 @@ TABLES: dict[str, Callable[..., str]] = {
     "diagnostics": diagnostics,
     "early": early,
 }
-"""What a page can ask for."""
+"""Tables by the name that pages use."""

@@ -1,4 +1,4 @@
-"""The tables that pages take from a search, as Markdown. All of them are of validation accuracy."""
+"""Tables for pages, made from a search, as Markdown. All show validation accuracy."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,11 +12,11 @@ from cgipool.study.search import Floats, Mean, mean_over
 from cgipool.study.search_file import APART, BASE
 
 Search = dict[str, Any]
-"""As searches/NAME.json has it."""
+"""The content of searches/NAME.json."""
 
 
 def choices(search: Search) -> str:
-    """What each choice of the winner gains alone, and what is lost without it."""
+    """The gain of each choice of the winner alone, and the loss without it."""
     rung = next(rung for rung in search["rungs"] if rung["name"] == APART)
     values = {_key(trial["changes"]): _values(rung, trial) for trial in rung["trials"] if trial["state"] == "judged"}
     changes = search["winner"]["changes"]
@@ -25,8 +25,8 @@ def choices(search: Search) -> str:
     for name, value in changes.items():
         alone = values.get(_key({name: value}))
         without = values.get(_key({other: kept for other, kept in changes.items() if other != name}))
-        told = [_difference(alone, base), _difference(winner, without)]
-        rows.append([name, f"{search['base'][name]}", f"{value}", *told])
+        differences = [_difference(alone, base), _difference(winner, without)]
+        rows.append([name, f"{search['base'][name]}", f"{value}", *differences])
     rows.append(["all of them", "", "", _difference(winner, base), ""])
     words = [
         f"Validation accuracy in percentage points, ± the standard error over splits; {_judges(rung)}.",
@@ -43,8 +43,8 @@ def finalists(search: Search) -> str:
     for trial in sorted(judged, key=lambda trial: -trial["score"]["difference"]["value"]):
         score = trial["score"]
         means = [score["difference"], *(score["datasets"][name] for name in rung["datasets"])]
-        told = [_points(Mean(**mean)) if trial["name"] != BASE else "" for mean in means]
-        rows.append([trial["name"], number(100 * score["accuracy"]["value"]), *told])
+        points = [_points(Mean(**mean)) if trial["name"] != BASE else "" for mean in means]
+        rows.append([trial["name"], number(100 * score["accuracy"]["value"]), *points])
         if trial["changes"]:
             words.append(
                 f"{trial['name']}: {', '.join(f'{name} {value}' for name, value in trial['changes'].items())}."
@@ -58,7 +58,7 @@ def finalists(search: Search) -> str:
 
 
 def families(search: Search) -> str:
-    """How the settings of the last rung did on each family of data sets, best first; the best of a family is bold."""
+    """The settings of the last rung on each family of data sets, best first; the best of a family is bold."""
     rung = [rung for rung in search["rungs"] if rung["name"] != APART][-1]
     judged = [trial for trial in rung["trials"] if trial["state"] == "judged"]
     judged.sort(key=lambda trial: -trial["score"]["difference"]["value"])
@@ -77,7 +77,7 @@ def families(search: Search) -> str:
 
 
 def values_tried(search: Search) -> str:
-    """For every value of every setting: how the settings of the first rung that have it did, on the whole."""
+    """The mean result of the first rung's settings with each value of each setting."""
     rung = search["rungs"][0]
     trials = [trial for trial in rung["trials"] if trial["state"] == "judged" and trial["name"] != BASE]
     rows = []
@@ -133,4 +133,4 @@ SEARCH_TABLES: dict[str, Callable[[Search], str]] = {
     "families": families,
     "values-tried": values_tried,
 }
-"""What a page can ask for of a search."""
+"""Search tables by the name that pages use."""
