@@ -86,7 +86,7 @@ def measure_ours(name: str, method: str, splits: int, epochs: int, device: str) 
     groups = alike([Job(method, PAPER, split, 0, device, Path("unused")) for split in drawn], graphs)
     group = Group(max(groups, key=len), graphs)
     wait(device)
-    yield {"splits": len(group.tasks), "groups": len(groups), "build": time.perf_counter() - start}
+    yield {"splits": len(group.trainings), "groups": len(groups), "build": time.perf_counter() - start}
     start = time.perf_counter()
     group.set_dropout(1)
     group.capture()

@@ -34,7 +34,7 @@ def prepare(name: str, recipe: Recipe) -> Training:
 
 
 def milliseconds_a_step(training: Training, epochs: int = 3) -> float:
-    steps = sum(1 for _ in epoch_ids(training.task, 1))
+    steps = sum(1 for _ in epoch_ids(training.job, 1))
     start = time.perf_counter()
     for _ in range(epochs):
         training.train_epoch()
@@ -43,7 +43,7 @@ def milliseconds_a_step(training: Training, epochs: int = 3) -> float:
 
 def kernels(training: Training) -> tuple[float, float]:
     """Milliseconds a step in matrix products and in all other kernels of torch."""
-    steps = sum(1 for _ in epoch_ids(training.task, 1))
+    steps = sum(1 for _ in epoch_ids(training.job, 1))
     with profile(activities=[ProfilerActivity.CPU]) as recorded:
         training.train_epoch()
     own = {event.key: event.self_cpu_time_total / steps / 1e3 for event in recorded.key_averages()}

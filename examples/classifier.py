@@ -1,4 +1,4 @@
-"""A classifier for NetworkX graphs: ladders against random trees, cross-validated, saved and loaded."""
+"""Classify NetworkX graphs (ladders and random trees): cross-validate, save and load the model."""
 
 import networkx as nx
 import numpy as np

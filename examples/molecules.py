@@ -1,4 +1,4 @@
-"""Soluble or not? Molecules from their SMILES, a model in one file, a prediction for a new one. Needs cgipool[chem]."""
+"""Classify molecules from SMILES as soluble or not, save the model, predict new molecules. Needs cgipool[chem]."""
 
 from cgipool import GraphClassifier
 

@@ -1,4 +1,4 @@
-"""A pooling method of one's own: a learned score plus the number of neighbours. Held to the contract, then trained."""
+"""Your own pooling method, which adds the degree to a learned score: check it against the contract, then train it."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""CGIPooling in a PyG model: where PyG's SAGPooling would stand, plus its loss."""
+"""CGIPooling in a PyG model: it replaces SAGPooling and adds an auxiliary loss."""
 
 import torch
 import torch.nn.functional as F

@@ -1,4 +1,4 @@
-"""Train two methods on the same splits of the built-in data set, and compare them pair by pair."""
+"""Train two methods on the same splits of the built-in data set and compare them split by split."""
 
 import numpy as np
 

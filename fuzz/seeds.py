@@ -16,6 +16,7 @@ from cgipool.data import GraphSet, motifs
 from cgipool.data.features import Encoder
 from cgipool.inference.fitted import FittedModel
 from cgipool.pool import Sizes
+from cgipool.task.registry import task_of
 from cgipool.training.initial import model_of
 from cgipool.training.recipe import PAPER
 
@@ -114,7 +115,9 @@ def untrained(graphs: GraphSet, members: int, featurizer: dict | None = None) ->
     names = graphs.class_names or ("no", "yes")
     shares = (1 / len(names),) * len(names)
     torch.manual_seed(0)
-    weights = [dict(model_of("cgi", recipe, encoder, shares, sizes).state_dict()) for _ in range(members)]
+    weights = [
+        dict(model_of("cgi", recipe, encoder, task_of(graphs), shares, sizes).state_dict()) for _ in range(members)
+    ]
     return FittedModel("cgi", recipe, names, encoder, shares, sizes, weights, {}, featurizer)
 
 

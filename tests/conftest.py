@@ -54,9 +54,9 @@ def _motifs_are_made_once() -> Iterator[None]:
     """The built-in data set: a test that asks for it by name gets a copy."""
     from cgipool.data import sources
 
-    made = cache(sources.motifs)
+    made = cache(sources.GENERATED["motifs"])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sources, "motifs", lambda *given: copy.deepcopy(made(*given)))
+        patch.setitem(sources.GENERATED, "motifs", lambda: copy.deepcopy(made()))
         yield
 
 
@@ -67,6 +67,15 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("CGIPOOL_CACHE", str(folder))
     monkeypatch.delenv("CGIPOOL_DATA", raising=False)
     return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread_for_torch() -> Iterator[None]:
+    """Run torch on one thread: the networks under test are so small that more threads only wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture

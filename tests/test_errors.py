@@ -6,7 +6,7 @@ import pytest
 from cgipool.cli import main
 from cgipool.data import GraphSet, motifs
 from cgipool.data.splits import check_graphs
-from cgipool.errors import UserError, are, counted, csv_cell, printable, rounded
+from cgipool.errors import UserError, are, counted, csv_cell, printable, rounded, unknown
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,14 @@ from cgipool.errors import UserError, are, counted, csv_cell, printable, rounded
 )
 def test_counted(count: int, thing: str, said: str) -> None:
     assert counted(count, thing) == said
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("cgipool", "cgi"), ("SAGPool", "sag"), ("gcn_root", "gcn-root"), ("difpol", "diffpool")]
+)
+def test_unknown_names_get_a_suggestion(name: str, near: str) -> None:
+    error = unknown("name", name, ["cgi", "diffpool", "gcn", "gcn-root", "sag"])
+    assert f"did you mean '{near}'?" in str(error)
 
 
 def test_the_verb_goes_with_the_number() -> None:
@@ -69,8 +77,8 @@ def test_a_study_of_one_cell(tmp_path, capsys: pytest.CaptureFixture[str]) -> No
     assert main(["compare", str(tmp_path / "small"), "--methods", "topk", *options]) == 0
     said = capsys.readouterr()
     assert "starting (0 of 1 cell done, about " in said.err
-    assert "; 1 random split, recipe paper." in said.out
-    assert "1 of 1 cell is there" in said.out
+    assert "; 1 random split, recipe strong-molecules." in said.out
+    assert "1 of 1 cell is done" in said.out
     assert said.out.splitlines()[-1].startswith("1 of 1 cell is in ")
 
 

@@ -20,10 +20,12 @@ LAYERS = [
     ("pool",),
     ("nn",),
     ("model",),
+    ("task",),
+    ("classical",),
     ("training",),
     ("study",),
     ("report",),
-    ("inference",),
+    ("auto", "inference"),
     ("contract",),
     ("explain", "cli"),
     ("__init__", "__main__"),
@@ -42,8 +44,7 @@ WITHOUT_TORCH = [
     "cgipool.study.statistics",
     "cgipool.study.store",
     "cgipool.training.result",
-    "cgipool.training.metrics",
-    "cgipool.training.result",
+    "cgipool.task.metrics",
 ]
 """What starts fast, and what reads stored results, does so without torch."""
 

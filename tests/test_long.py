@@ -4,7 +4,7 @@ import pytest
 
 from cgipool import train
 from cgipool.data import load_dataset
-from cgipool.pool import METHODS
+from cgipool.pool import NETWORKS
 
 pytestmark = pytest.mark.long
 
@@ -24,7 +24,7 @@ def test_nci1_one_split(tu_archive):
     assert result.test_accuracy[0] > 0.70
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name != "majority"])
+@pytest.mark.parametrize("method", [name for name in NETWORKS if name != "majority"])
 def test_beats_the_majority_class_on_proteins(tu_archive, method):
     graphs = load_dataset(tu_archive("PROTEINS"))
     (majority,) = train(graphs, method="majority").test_accuracy

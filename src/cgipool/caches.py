@@ -1,8 +1,8 @@
-"""Where downloads, parsed data sets and compiled kernels are kept.
+"""Folders for downloads, parsed data sets and compiled kernels.
 
-Compiled kernels are kept on this node's own disk when the home folder is shared by several. Triton keeps them in the
-home folder. On a cluster that is often a network file system, slow to lock and common to nodes with different cards.
-Inductor's cache lies in the temporary folder of each node anyway.
+Triton keeps compiled kernels in the home folder. On a cluster that is often a network file system, which is slow to
+lock and shared by nodes with different GPUs, so there they go to the node's own disk. Inductor's cache is in the
+temporary folder of each node anyway.
 """
 
 import os
@@ -39,7 +39,7 @@ def cache_folder() -> Path:
 
 
 def _own_temporary_folder() -> Path:
-    """A folder that only this user can write to: what another user put there must not be read as ours."""
+    """Return a folder that only this user can write to, so that nothing in it comes from another user."""
     folder = Path(tempfile.gettempdir(), f"cgipool-{os.getuid()}")
     with suppress(OSError):
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -50,19 +50,19 @@ def _own_temporary_folder() -> Path:
 
 
 def keep_kernels_local() -> None:
-    """Choose the folder of Triton's cache, unless the user has: where the home folder is shared, a temporary one, which
-    nobody else may write to."""
+    """Choose the folder of Triton's cache, unless the user has chosen one: if the home folder is shared, a temporary
+    folder to which nobody else may write."""
     if VARIABLE in os.environ or file_system_of(Path(os.path.expanduser("~"))) not in SHARED:
         return
     folder = Path(tempfile.gettempdir(), f"cgipool-kernels-{os.getuid()}")
     with suppress(OSError):
         folder.mkdir(mode=0o700, exist_ok=True)
-        if folder.lstat().st_uid == os.getuid():  # code that another user has left there is not run
+        if folder.lstat().st_uid == os.getuid():  # never run code that another user left there
             os.environ[VARIABLE] = str(folder)
 
 
 def file_system_of(path: Path, mounts: Path = MOUNTS) -> str | None:
-    """The kind of file system that a path is on; None where the system does not tell."""
+    """Return the type of the file system of a path; None if the system does not say."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -70,10 +70,10 @@ def file_system_of(path: Path, mounts: Path = MOUNTS) -> str | None:
     above = {path.resolve(), *path.resolve().parents}
     found = [(Path(_plain(where)), kind) for _, where, kind, *_ in (line.split() for line in lines)]
     fitting = [(len(where.parts), kind) for where, kind in found if where in above]
-    # Of several mounts on one place the last one is seen.
+    # If several file systems are mounted at one place, the last one is visible.
     return max(enumerate(fitting), key=lambda one: (one[1][0], one[0]))[1][1] if fitting else None
 
 
 def _plain(text: str) -> str:
-    """The system writes blanks and the like as \\040."""
+    """Decode escapes such as \\040 for a blank."""
     return text.encode().decode("unicode_escape") if "\\" in text else text

@@ -1,4 +1,4 @@
-"""Errors that a user can cause, one line each, and text for people: counts, rounding, safe excerpts. No NumPy."""
+"""One-line errors that a user can cause, and text helpers: counts, rounding, safe excerpts. No NumPy."""
 
 import difflib
 import operator
@@ -6,11 +6,12 @@ import sys
 import unicodedata
 import warnings
 from collections.abc import Iterable
+from numbers import Integral, Real
 from typing import Any
 
 
 class UserError(Exception):
-    """Something the user can mend. The message is one line that says what is wrong and what is expected."""
+    """An error that the user can fix. The message is one line that says what is wrong and what is expected."""
 
 
 class UnusedDataWarning(UserWarning):
@@ -18,7 +19,7 @@ class UnusedDataWarning(UserWarning):
 
 
 def warn_user(message: str, category: type[Warning]) -> None:
-    """A warning that points at the first line outside this package, wherever in it the call comes from."""
+    """Warn, pointing at the first line of the call stack outside this package."""
     frame, level = sys._getframe(), 1
     package = __name__.partition(".")[0]
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
@@ -27,14 +28,14 @@ def warn_user(message: str, category: type[Warning]) -> None:
 
 
 def excerpt(text: str, limit: int = 200) -> str:
-    """Text from outside as it may appear in a message: one line of printable characters, at most `limit` long."""
+    """Return untrusted text for a message: one line of printable characters, at most `limit` long."""
     line = " ".join(text[: 4 * limit].split())
     safe = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
     return safe if len(safe) <= limit and len(text) <= 4 * limit else f"{safe[: limit - 1]}…"
 
 
 def whole_number(name: str, value: Any, least: int | None = None) -> int:
-    """The value of an argument as Python's own whole number, NumPy's included; an error if it is none, or too small."""
+    """Return an argument as a Python int. NumPy integers are accepted; UserError if it is not whole or too small."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -45,10 +46,12 @@ def whole_number(name: str, value: Any, least: int | None = None) -> int:
 
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> UserError:
-    """The error for an unknown name: the nearest known one, then all of them."""
+    """Return the error for an unknown name; it suggests the nearest known name and lists all of them."""
     known = sorted(names)
     lowered = {n.lower(): n for n in known}
-    near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.6)
+    starts = sorted((n for n in lowered if len(n) > 2 and name.lower().startswith(n)), key=len)  # cgipool: cgi
+    near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.8)
+    near = near or starts[-1:] or difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.6)
     hint = f"; did you mean {lowered[near[0]]!r}?" if near else ";"
     return UserError(f"unknown {kind} {name!r}{hint} known: {', '.join(known)}")
 
@@ -56,27 +59,27 @@ def unknown(kind: str, name: str, names: Iterable[str]) -> UserError:
 FORMULA = tuple(
     "=+-@\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}\N{FULLWIDTH HYPHEN-MINUS}\N{FULLWIDTH COMMERCIAL AT}"
 )
-"""A spreadsheet takes a cell that begins with one of these for a formula."""
+"""A spreadsheet reads a cell that begins with one of these as a formula."""
 
 INVISIBLE = ("Cc", "Cf", "Cs", "Zl", "Zp")
-"""Unicode's categories of control and format characters, lone surrogates, and separators of lines and paragraphs."""
+"""Unicode categories of control and format characters, lone surrogates, and line and paragraph separators."""
 
 UNITS = {"TB": 10**12, "GB": 10**9, "MB": 10**6, "kB": 10**3}
 
 
 def counted(count: int, thing: str) -> str:
-    """ "1 epoch", "2,000 epochs": a number and what it counts, which is given in the singular."""
+    """ "1 epoch", "2,000 epochs": a count with its noun; give the noun in the singular."""
     ending = "" if count == 1 else "es" if thing.endswith("s") else "s"
     return f"{count:,} {thing}{ending}"
 
 
 def are(count: int) -> str:
-    """The verb that goes with a number."""
+    """Return "is" or "are" to agree with a count."""
     return "is" if count == 1 else "are"
 
 
 def in_bytes(count: int) -> str:
-    """ "4 MB", "16 GB": a number of bytes in round figures."""
+    """ "4 MB", "16 GB": a number of bytes, rounded to three digits."""
     for unit, size in UNITS.items():
         if count >= size:
             return f"{count / size:.3g} {unit}"
@@ -84,18 +87,18 @@ def in_bytes(count: int) -> str:
 
 
 def rounded(value: float, digits: int = 2, sign: bool = False) -> str:
-    """A number with a fixed number of decimals: the one rounding of tables, pages and the terminal.
+    """Format a number with fixed decimals; tables, pages and the terminal all use this.
 
-    Twelve significant digits are kept first, so that the same quantity reads the same whichever way it was computed:
-    the mean of percentages and 100 times the mean of shares differ in their last bits. Zero has no minus.
+    The value is first rounded to twelve significant digits, so that equal quantities print equally however they were
+    computed: the mean of percentages and 100 times the mean of shares differ in their last bits. Zero has no minus.
     """
     return f"{float(f'{value:.12g}'):{'+' if sign else ''}z.{digits}f}"
 
 
 def printable(text: str) -> str:
-    """Text from outside as a terminal may show it: control characters, which begin escape sequences, are replaced.
+    """Return untrusted text that is safe on a terminal: control characters, which start escape sequences, are replaced.
 
-    Line feeds and tabs stay.
+    Line feeds and tabs are kept.
     """
     if text.isprintable():
         return text
@@ -105,10 +108,10 @@ def printable(text: str) -> str:
 
 
 def csv_cell(value: Any) -> Any:
-    """A value as every CSV file of ours holds it: harmless in a spreadsheet and in a terminal.
+    """Return a value as our CSV files store it: safe in a spreadsheet and in a terminal.
 
-    Text that a spreadsheet would run as a formula gets an apostrophe in front of it. Numbers stay as they are, also
-    where they are given as text.
+    Text that a spreadsheet would run as a formula gets a leading apostrophe. Numbers are unchanged, even when they are
+    given as text.
     """
     if not isinstance(value, str):
         return value
@@ -122,3 +125,12 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return "_" not in text  # which Python allows between digits
+
+
+def check_ratio(ratio: float | int) -> float | int:
+    """Return the ratio if it is a share in (0, 1] or a number of nodes that fits into 64 bits."""
+    if isinstance(ratio, Integral) and not isinstance(ratio, bool) and 1 <= ratio < 2**63:
+        return int(ratio)
+    if isinstance(ratio, Real) and not isinstance(ratio, Integral) and 0.0 < ratio <= 1.0:
+        return float(ratio)
+    raise UserError(f"ratio must be a share in (0, 1] or a whole number of nodes from 1, not {ratio!r}")

@@ -1,4 +1,4 @@
-"""Reading and writing files: writes are atomic, damage is detected, bad input is one line, locks tell who writes."""
+"""Reading and writing files: atomic writes, damage detection, one-line errors and locks."""
 
 import errno
 import glob
@@ -27,7 +27,7 @@ DIGEST = "sha256"
 
 
 def write_atomically(path: Path, write: Callable[[Path], object], *, follow: bool = True) -> None:
-    """Call `write` on a temporary neighbour of path, then rename it; on failure the previous file is intact.
+    """Call `write` on a temporary file next to path, then rename it; on failure the previous file is intact.
 
     With `follow`, as for a path that the user named, a symbolic link is kept and its target replaced, and a pipe or a
     device such as /dev/null is written to directly. Without it, as in stores and caches, a link is itself replaced.
@@ -53,7 +53,7 @@ def write_atomically(path: Path, write: Callable[[Path], object], *, follow: boo
 
 
 def write_text_atomically(path: Path, write: Callable[[TextIO], object], *, follow: bool = True) -> None:
-    """As `write_atomically`, where `write` is called with an open text file; lines end as they are written."""
+    """Like `write_atomically`, but `write` is called with an open text file; line ends are not translated."""
 
     def fill(temporary: Path) -> None:
         with temporary.open("w", encoding="utf-8", newline="") as stream:
@@ -73,12 +73,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def open_without_links(path: Path, flags: int, mode: int = 0o666) -> int:
-    """`os.open`, but an error if the last part of path is a symbolic link."""
+    """Like `os.open`, but raise an OSError if the last part of path is a symbolic link."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0), mode)
 
 
 def read_regular(path: Path, *, follow: bool = True) -> bytes:
-    """The bytes of a regular file; an OSError for anything else, where a pipe would block and a device never end.
+    """Return the bytes of a regular file. Raise OSError for anything else: a pipe would block, a device never end.
 
     Without `follow`, a symbolic link is an error as well.
     """
@@ -97,37 +97,37 @@ def read_regular(path: Path, *, follow: bool = True) -> bytes:
 
 
 def names_a_file(name: str) -> bool:
-    """Whether files can be named so, on any system and in any command line: letters, digits, '.', '_' and '-'."""
+    """Whether a name is safe as a file name on any system and command line: letters, digits, '.', '_' and '-'."""
     return name[:1].isalnum() and all(c.isalnum() or c in "._-" for c in name)
 
 
 def check_regular(path: Path) -> None:
-    """An error for a pipe, a device or a socket, where reading would block or never end."""
+    """Raise UserError for a pipe, a device or a socket, where reading would block or never end."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise UserError(f"cannot read {path}: it is not a regular file")
 
 
 def writable(path: Path) -> None:
-    """An error unless a file can be written there: raised before hours of work, not after."""
+    """Raise UserError unless the file can be written. Call this before hours of work, not after."""
     if path.is_dir():
         raise UserError(f"cannot write {path}: it is a folder")
     if _is_special(path):
         return
     if not path.parent.is_dir():
         raise UserError(f"cannot write {path}: there is no folder {path.parent}")
-    _try(path, Path(os.path.realpath(path)))
+    _check_writable(path, Path(os.path.realpath(path)))
 
 
 def writable_folder(path: Path) -> None:
-    """An error unless files can be written into a folder, or it can be made where it is not there yet."""
-    there = next(place for place in (path.absolute(), *path.absolute().parents) if os.path.lexists(place))
-    if not there.is_dir():
-        raise UserError(f"cannot write {path}: {there} is not a folder")
-    _try(path, there / "file")
+    """Raise UserError unless files can be written into the folder, or the folder can be created."""
+    existing = next(place for place in (path.absolute(), *path.absolute().parents) if os.path.lexists(place))
+    if not existing.is_dir():
+        raise UserError(f"cannot write {path}: {existing} is not a folder")
+    _check_writable(path, existing / "file")
 
 
-def _try(path: Path, target: Path) -> None:
-    """An error about `path` unless a file can be made beside a target: permissions alone do not tell."""
+def _check_writable(path: Path, target: Path) -> None:
+    """Raise UserError about `path` unless a file can be created next to target; permissions alone do not show this."""
     try:
         _neighbour(target).unlink()
     except OSError as error:
@@ -135,20 +135,20 @@ def _try(path: Path, target: Path) -> None:
 
 
 def _neighbour(target: Path) -> Path:
-    """A new file beside a target, empty and with a name of its own."""
+    """Create an empty file with a unique name next to a target."""
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     os.close(handle)
     return Path(name)
 
 
 def _is_special(path: Path) -> bool:
-    """Whether a path is a pipe or a device, or a link of the system to one: renaming a file to it would replace it."""
+    """Whether a path is a pipe or a device, or a system link to one: renaming a file to it would replace it."""
     special = path.exists() and not path.is_file() and not path.is_dir()
     return special or path.absolute().parent in (Path("/dev"), Path("/dev/fd"))
 
 
 def _umask() -> int:
-    """The process's mask of permissions, which can only be read by setting it."""
+    """Return the process's umask, which can only be read by setting it."""
     mask = os.umask(0o022)
     os.umask(mask)
     return mask
@@ -156,7 +156,7 @@ def _umask() -> int:
 
 @contextmanager
 def parsing(path: Path | str) -> Iterator[None]:
-    """The boundary around every parser of outside data: whatever it raises becomes one line that names the file."""
+    """Turn whatever a parser of untrusted data raises into a one-line UserError that names the file."""
     try:
         yield
     except OSError as error:
@@ -170,21 +170,21 @@ def parsing(path: Path | str) -> Iterator[None]:
 
 
 def sha256_of_file(path: Path) -> str:
-    """The SHA-256 of a file's bytes."""
+    """Return the SHA-256 of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sealed(value: dict[str, Any]) -> dict[str, Any]:
-    """A JSON object with the digest of its content added. `unsealed` checks it."""
+    """Return a JSON object with the digest of its content added. `unsealed` checks it."""
     content = {name: part for name, part in value.items() if name != DIGEST}
     return content | {DIGEST: _digest(content)}
 
 
 def unsealed(value: dict[str, Any]) -> dict[str, Any]:
-    """The content of a sealed object; a ValueError if it was changed. Objects without a digest pass unchecked.
+    """Return the content of a sealed object, unchecked if it has no digest. Raise ValueError if it was changed.
 
-    One whose digest has a misspelt name is damaged, not without a digest.
+    An object whose digest key is misspelt counts as damaged.
     """
     content = dict(value)
     if DIGEST in content:
@@ -201,13 +201,13 @@ def _digest(content: dict[str, Any]) -> str:
 
 
 def write_json(path: Path, value: Any, *, follow: bool = True) -> None:
-    """Write plain values, one key a line. For `follow` see `write_atomically`."""
+    """Write plain values as JSON, one key per line. For `follow` see `write_atomically`."""
     text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
     write_atomically(path, lambda temporary: temporary.write_text(text + "\n", encoding="utf-8"), follow=follow)
 
 
 def read_json(path: Path) -> Any:
-    """Read plain values; a damaged file is an error that names it."""
+    """Read JSON. Raise a UserError that names the file if it is damaged."""
     with parsing(path):
         text = read_regular(path).decode("utf-8")
         value = json.loads(text)
@@ -221,7 +221,7 @@ NOT_AN_ARRAY = (ValueError, TypeError, EOFError, SyntaxError, TokenError)
 
 
 def read_array(path: Path, *, mmap: bool = False) -> NDArray[Any]:
-    """Read an array of a .npy file, or map it; a damaged file is an error that names it.
+    """Read or memory-map a .npy file. Raise a UserError that names the file if it is damaged.
 
     The size that the header declares is compared with the size of the file before memory is allocated.
     """
@@ -235,14 +235,14 @@ def read_array(path: Path, *, mmap: bool = False) -> NDArray[Any]:
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
     except (*NOT_AN_ARRAY, OverflowError, RecursionError, MemoryError) as error:
-        said = next(iter(str(error).splitlines()), "") or "it is not an array"
-        raise UserError(f"{path} is damaged: {excerpt(said)}") from None
+        reason = next(iter(str(error).splitlines()), "") or "it is not an array"
+        raise UserError(f"{path} is damaged: {excerpt(reason)}") from None
 
 
 def start_of_data(file: IO[bytes]) -> int | None:
     """Move an open .npy file to its first byte after the header.
 
-    Returns the size that the file must have by its header; None for arrays of objects, which NumPy refuses to load.
+    Returns the file size that the header implies; None for arrays of objects, which NumPy refuses to load.
     """
     version = np.lib.format.read_magic(file)
     reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -251,15 +251,15 @@ def start_of_data(file: IO[bytes]) -> int | None:
 
 
 LOCK = "alive"
-"""In a private folder: a file that its process holds locked, and in which its machine is named."""
+"""In a private folder: a file that the owning process keeps locked and that names its machine."""
 
 PREVIOUS = "previous"
-"""In a private folder, for a moment: what it is about to replace."""
+"""In a private folder, briefly: the previous version of what is being replaced."""
 
 
 def lock(file: IO[str], *, wait: bool) -> bool | None:
-    """Lock an open file until it is closed or the process ends. False: another has it, and `wait` was not asked for.
-    None: there are no locks here, as on some network file systems."""
+    """Lock an open file until it is closed or the process ends. Returns False if another process
+    holds it and `wait` is not set, and None where locks are not supported, as on some network file systems."""
     try:
         fcntl = import_module("fcntl")
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -271,7 +271,7 @@ def lock(file: IO[str], *, wait: bool) -> bool | None:
 
 
 def open_lock(path: Path, *, create: bool = True) -> IO[str]:
-    """A file to be locked, open for reading and writing. What it holds stays; a link or a pipe is an error."""
+    """Open a file for locking, for reading and writing. Its content is kept. Raise OSError for a link or a pipe."""
     flags = os.O_RDWR | (os.O_CREAT if create else 0) | getattr(os, "O_NONBLOCK", 0)
     handle = open_without_links(path, flags)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -282,7 +282,7 @@ def open_lock(path: Path, *, create: bool = True) -> IO[str]:
 
 @contextmanager
 def private_folder(place: Path) -> Iterator[Path]:
-    """An empty folder beside `place`, gone in the end; those that killed processes left there for it are removed."""
+    """Yield an empty folder next to `place`, deleted at the end. Folders left there by killed processes are removed."""
     clear(place)
     with tempfile.TemporaryDirectory(prefix=_prefix(place), dir=place.parent) as name, ExitStack() as stack:
         file = stack.enter_context(Path(name, f"{LOCK}.tmp").open("w", encoding="utf-8"))
@@ -294,8 +294,8 @@ def private_folder(place: Path) -> Iterator[Path]:
 
 
 def clear(place: Path) -> None:
-    """Remove the private folders that processes of this machine left beside a place when they were killed; what one was
-    killed replacing is put back. Those of other machines are left: a lock may not be seen from here."""
+    """Remove the private folders that killed processes of this machine left next to a place, and restore what they were
+    replacing. Folders of other machines are kept, because their locks may not be visible here."""
     for folder in place.parent.glob(f"{glob.escape(_prefix(place))}*"):
         if "-" in folder.name.removeprefix(_prefix(place)):  # of a place whose name is longer
             continue

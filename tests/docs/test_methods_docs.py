@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from cgipool.model.build import build_network
 from cgipool.model.layers import InputSize
-from cgipool.model.network import Network
 from cgipool.pool import METHODS, Sizes
 from cgipool.training.recipe import PAPER, RELEASED, SETTINGS
 
@@ -24,7 +24,7 @@ def test_every_pool_has_a_row() -> None:
 @pytest.mark.parametrize(("name", "released"), ROWS)
 def test_parameters(name: str, released: bool) -> None:
     form = "released" if released else "paper"
-    network = Network(InputSize(38), 2, method=name, form=form, sizes=NCI1)
+    network = build_network(InputSize(38), 2, method=name, form=form, sizes=NCI1)
     own = sum(p.numel() for part in (network.pools, network.readout) for p in part.parameters())
     assert own == ROWS[name, released]
     if not released:
@@ -33,7 +33,7 @@ def test_parameters(name: str, released: bool) -> None:
 
 def test_the_settings_are_those_of_the_recipes() -> None:
     def written(value: object) -> str:
-        return f"`{value}`" if isinstance(value, str) else str(value).lower()
+        return "–" if value == "" else f"`{value}`" if isinstance(value, str) else str(value).lower()
 
     text = (DOCS.parent / "recipes.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| (\S+) \| (\S* ?)\| ", text.partition("## All settings")[2], re.MULTILINE)

@@ -28,14 +28,17 @@ def test_commands_and_example(tmp_path: Path, own_cache: Path, monkeypatch: pyte
     (tmp_path / "networks").mkdir()
     for name, text in zip(("graphs", "edges", "nodes"), NETWORKS, strict=True):
         (tmp_path / "networks" / f"{name}.csv").write_text(text)
+    (function,) = (block for block in PYTHON if "def charges" in block)
+    (tmp_path / "features.py").write_text(function)
     monkeypatch.chdir(tmp_path)
-    assert len(COMMANDS) == 12
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    assert len(COMMANDS) == 21
     for command in COMMANDS:
         program, *arguments = shlex.split(command)
         assert program == "cgipool"
         assert main(arguments) == 0, f"{command}: {capsys.readouterr().err}"
     said = capsys.readouterr().out
-    assert said.count("left out: row 12, 'CC(C)(C)(C)C': Explicit valence for atom # 1 C, 5") == 4
+    assert said.count("left out: row 12, 'CC(C)(C)(C)C': Explicit valence for atom # 1 C, 5") == 7
     drugs = load_dataset("sets/drugs")
     assert (drugs.n_graphs, drugs.class_names) == (12, ("no", "yes"))
     assert read_ids("sets/drugs")["id"][-1] == "m13"
