@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import pytest
@@ -37,13 +38,13 @@ def failure(action: Callable[[], object]) -> str:
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The array files that were hashed."""
     hashed: list[Path] = []
-    of_file = digests.of_file
+    start_of_data = digests.start_of_data
 
-    def noted(path: Path) -> str:
-        hashed.append(path)
-        return of_file(path)
+    def noted(file: IO[bytes]) -> int | None:
+        hashed.append(Path(file.name))
+        return start_of_data(file)
 
-    monkeypatch.setattr(digests, "of_file", noted)
+    monkeypatch.setattr(digests, "start_of_data", noted)
     return hashed
 
 

@@ -37,7 +37,8 @@ STRETCH = 1 << 20
 
 def of_files(folder: Path, names: Iterable[str]) -> dict[str, str]:
     """The SHA-256 of the values in several .npy files: of their bytes after the header, which differs between NumPy
-    versions. Hashing releases the interpreter lock, so threads help."""
+    versions. Hashing releases the interpreter lock, so threads help.
+    """
     names = list(names)
     with ExitStack() as stack, ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
         files = [stack.enter_context((folder / f"{name}.npy").open("rb")) for name in names]
@@ -48,7 +49,7 @@ def of_files(folder: Path, names: Iterable[str]) -> dict[str, str]:
 
 
 def of_array(values: NDArray[Any]) -> str:
-    """The digest that `of_file` gives for these values once they are saved."""
+    """The digest that `of_files` gives for these values once they are saved."""
     digest = hashlib.sha256()
     for start in range(0, len(values), STRETCH):  # the array may be mapped, and larger than memory
         digest.update(np.ascontiguousarray(values[start : start + STRETCH]).view(np.uint8).data)
