@@ -11,11 +11,10 @@ from cgipool.auto import fit as fitting
 from cgipool.auto import search as searching
 from cgipool.auto.blend import chosen
 from cgipool.auto.candidates import BASELINE, Candidate, candidates_for
-from cgipool.auto.fit import fit_auto
+from cgipool.auto.fit import fit_auto, seconds_of
 from cgipool.auto.page import auto_page
 from cgipool.auto.search import FOLDS, AutoSearch, folds_of
 from cgipool.cli import main
-from cgipool.cli.auto import parse_budget
 from cgipool.data import GraphSet
 from cgipool.errors import UserError
 from cgipool.inference.fitted import FittedModel
@@ -158,10 +157,10 @@ def test_data_that_cannot_be_searched(graphs: GraphSet, tmp_path: Path, change: 
 
 
 def test_budgets() -> None:
-    assert [parse_budget(text) for text in ("90s", "5m", "1.5h")] == [90.0, 300.0, 5400.0]
+    assert [seconds_of(text) for text in ("90s", "5m", "1.5h")] == [90.0, 300.0, 5400.0]
     for text, message in (("5", "is not a time"), ("soon", "is not a time"), ("2s", "too small for one network")):
         with pytest.raises(UserError, match=message):
-            parse_budget(text)
+            seconds_of(text)
 
 
 def test_the_command(

@@ -1,7 +1,12 @@
 """`fit --auto` from graphs to one model: search, blend, estimate."""
 
-from collections.abc import Callable
+import math
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +17,15 @@ from cgipool.auto.blend import chosen
 from cgipool.auto.candidates import BASELINE, Candidate, candidates_for
 from cgipool.auto.search import FOLDS, STOPPING, Attempt, AutoSearch, Found
 from cgipool.data.graphs import GraphSet
-from cgipool.errors import counted
+from cgipool.errors import UserError, counted, excerpt
 from cgipool.inference.blend import Blend
 from cgipool.inference.evaluation import ModelEvaluation
 from cgipool.inference.fitted import FittedModel
 from cgipool.inference.fitting import trained_model
 from cgipool.study.statistics import paired
-from cgipool.task.metrics import classes_of
+from cgipool.task.metrics import check_metric, classes_of
+from cgipool.training.folder import alone_in
+from cgipool.training.run import check_device
 from cgipool.version import __version__
 
 TEST_TO_TRAIN = 1.0 / (FOLDS - 1) / (1.0 - STOPPING)
@@ -26,6 +33,9 @@ TEST_TO_TRAIN = 1.0 / (FOLDS - 1) / (1.0 - STOPPING)
 
 DRAWS = 200
 """Resamples of the held-out graphs for the interval of the estimate."""
+
+LEAST_SECONDS = 10.0
+"""A shorter budget is too small for one network."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +55,7 @@ class AutoResult:
 
 def fit_auto(
     graphs: GraphSet,
-    folder: str | Path,
+    folder: str | Path | None = None,
     *,
     budget: float = 300.0,
     metric: str | None = None,
@@ -56,12 +66,30 @@ def fit_auto(
 ) -> AutoResult:
     """Search for the best model of a data set within `budget` seconds.
 
-    The search is kept in `folder`: interrupted, the same call continues.
+    The search is kept in `folder`: interrupted, the same call continues. Without a folder it is not kept.
     """
+    check_device(device)
+    check_metric(graphs.task, metric)
     tried = candidates_for(graphs) if candidates is None else candidates
-    search = AutoSearch(graphs, tried, Path(folder), budget, metric=metric, seed=seed, device=device, say=say)
-    found = search.run()
-    ids = np.concatenate([search.folds[fold].test for fold in found.folds])
+    with _place_of(folder) as place:
+        search = AutoSearch(graphs, tried, place, budget, metric=metric, seed=seed, device=device, say=say)
+        return _blended(search, search.run())
+
+
+@contextmanager
+def _place_of(folder: str | Path | None) -> Iterator[Path]:
+    """The folder of a search, which no other process may use; a temporary one if none is given."""
+    if folder is None:
+        with tempfile.TemporaryDirectory(prefix="cgipool-") as name:
+            yield Path(name)
+        return
+    with alone_in(Path(folder)):
+        yield Path(folder)
+
+
+def _blended(search: AutoSearch, found: Found) -> AutoResult:
+    """The best blend of the finalists, and what to expect of it."""
+    graphs, ids = search.graphs, np.concatenate([search.folds[fold].test for fold in found.folds])
     targets = search.task.targets(graphs, ids)
 
     def value(answers: NDArray[np.float64]) -> float:
@@ -70,14 +98,13 @@ def fit_auto(
 
     answers = [np.concatenate([trial.answers[fold] for fold in found.folds]) for trial in found.finalists]
     counts = chosen(answers, value)
-    groups = {place: _parts(search, found, found.finalists[place], device) for place in counts}
+    groups = {place: _parts(search, found, found.finalists[place]) for place in counts}
     weights = [counts[place] for place, group in groups.items() for _ in group]
     mixed = np.asarray(sum(answers[place] * count for place, count in counts.items()) / sum(counts.values()))
     metrics = search.task.evaluate(targets, mixed)
     about = _about(search, found, counts, metrics)
     model = Blend.of([part for group in groups.values() for part in group], weights, about)
-    held = graphs.subset(found.held)
-    about["estimate"] = estimate = estimated(model, held, found.metric, seed)
+    about["estimate"] = estimate = estimated(model, graphs.subset(found.held), found.metric, search.seed)
     names = [str(place) for place in ids] if graphs.graph_ids is None else [graphs.graph_ids[place] for place in ids]
     blend = " + ".join(f"{name} × {count}" if count > 1 else name for name, count in about["blend"].items())
     classes = classes_of(graphs) if graphs.task == "classification" else None
@@ -87,11 +114,11 @@ def fit_auto(
     )
 
 
-def _parts(search: AutoSearch, found: Found, trial: Attempt, device: str) -> list[FittedModel]:
+def _parts(search: AutoSearch, found: Found, trial: Attempt) -> list[FittedModel]:
     """The models of a trial, one per fold."""
     recipe, method = trial.recipe or trial.candidate.recipe, trial.candidate.method
     return [
-        trained_model(trial.homes[fold], search.graphs, search.folds[fold].train, method, recipe, device=device)
+        trained_model(trial.homes[fold], search.graphs, search.folds[fold].train, method, recipe, device=search.device)
         for fold in found.folds
     ]
 
@@ -155,3 +182,20 @@ def _table(search: AutoSearch, found: Found, counts: dict[int, int]) -> list[dic
 def _by_fold(search: AutoSearch, found: Found, trial: Attempt) -> dict[int, float]:
     """The metric of a trial on each fold that all finalists finished."""
     return {fold: search.score([fold], trial.answers) for fold in found.folds}
+
+
+def seconds_of(budget: str | float) -> float:
+    """The seconds of a budget: a number of them, or a text such as 90s, 5m or 2h."""
+    if isinstance(budget, str):
+        match = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)\s*([smh])", budget.strip().lower())
+        if match is None:
+            raise UserError(f"budget {excerpt(budget)!r} is not a time such as 90s, 5m or 2h")
+        units: dict[str, float] = {"s": 1.0, "m": 60.0, "h": 3600.0}
+        seconds = float(match[1]) * units[match[2]]
+    elif isinstance(budget, bool) or not isinstance(budget, Real):
+        raise UserError(f"budget must be a time such as '5m', or a number of seconds, not {budget!r}")
+    else:
+        seconds = float(budget)
+    if not LEAST_SECONDS <= seconds < math.inf:
+        raise UserError(f"a budget of {budget} is too small for one network; give at least {LEAST_SECONDS:.0f}s")
+    return seconds

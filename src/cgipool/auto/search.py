@@ -27,7 +27,7 @@ from cgipool.files import read_json, write_json
 from cgipool.task.base import Task
 from cgipool.task.metrics import described
 from cgipool.task.registry import task_of
-from cgipool.training.folder import content_of, split_folder
+from cgipool.training.folder import content_of, is_free, split_folder
 from cgipool.training.job import Progress
 from cgipool.training.recipe import Recipe
 from cgipool.training.result import read_probabilities
@@ -283,11 +283,15 @@ class AutoSearch:
 
     def _stored(self) -> dict[str, Any]:
         """What earlier starts of the same search decided and how long they took."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         path, about = self.folder / STATE, {"content": content_of(self.graphs, edges=True), "seed": self.seed}
         about |= {"metric": self.metric, "candidates": [trial.candidate.name for trial in self.trials]}
-        if not path.is_file():
-            return about | {"seconds": 0.0, "epochs": {}, "epoch_seconds": {}}
+        if not path.exists():
+            if not is_free(self.folder):
+                raise UserError(f"{self.folder} is not empty and is not a search; choose another folder")
+            self.folder.mkdir(parents=True, exist_ok=True)
+            state = about | {"seconds": 0.0, "epochs": {}, "epoch_seconds": {}}
+            write_json(path, state)
+            return state
         held = read_json(path)
         if {name: held.get(name) for name in about} != about:
             raise UserError(f"{self.folder} holds a search of other data or settings; --overwrite replaces it")

@@ -1,27 +1,23 @@
 """`cgipool fit --auto`."""
 
-import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cgipool.cli.errors import Interrupted, say
-from cgipool.errors import UserError, counted, excerpt
+from cgipool.errors import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from cgipool.auto.fit import AutoResult
 
-LEAST_SECONDS = 10.0
-"""A shorter budget is too small for one network."""
-
 
 def fit_by_search(
     data: str, out: Path, budget: str, metric: str | None, seed: int, device: str, overwrite: bool
 ) -> None:
     """AutoSearch, and write the model to `out` and a page about it beside it."""
-    from cgipool.auto.fit import fit_auto
+    from cgipool.auto.fit import fit_auto, seconds_of
     from cgipool.auto.page import auto_page
     from cgipool.cli.progress import downloading
     from cgipool.cli.tables import output
@@ -31,7 +27,7 @@ def fit_by_search(
     from cgipool.training.folder import make_folder
     from cgipool.training.run import check_device
 
-    seconds = parse_budget(budget)
+    seconds = seconds_of(budget)
     make_folder(out.parent)
     writable(out)
     check_device(device)
@@ -89,15 +85,3 @@ def closing(found: "AutoResult", out: Path, page: Path) -> list[str]:
         f"model: {out}",
         f"page: {page}",
     ]
-
-
-def parse_budget(text: str) -> float:
-    """The seconds that --budget means: 90s, 5m, 2h."""
-    match = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)\s*([smh])", text.strip().lower())
-    if match is None:
-        raise UserError(f"--budget {excerpt(text)!r} is not a time such as 90s, 5m or 2h")
-    units: dict[str, float] = {"s": 1.0, "m": 60.0, "h": 3600.0}
-    seconds = float(match[1]) * units[match[2]]
-    if seconds < LEAST_SECONDS:
-        raise UserError(f"--budget {text} is too small for one network; give at least {LEAST_SECONDS:.0f}s")
-    return seconds

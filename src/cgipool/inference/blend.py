@@ -35,7 +35,8 @@ class Blend(FittedModel):
         first = parts[0]
         shared = {f.name: getattr(first, f.name) for f in fields(FittedModel)}
         members = [member for part, count in zip(parts, counts, strict=True) for member in part.members * count]
-        return cls(**shared | {"members": members, "about": about}, parts=tuple(parts), counts=tuple(counts))
+        own: dict[str, Any] = {"members": members, "about": about, "history": []}
+        return cls(**shared | own, parts=tuple(parts), counts=tuple(counts))
 
     def __repr__(self) -> str:
         """One line, without the weights."""

@@ -38,6 +38,7 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
     ----------
     method : str, default="cgi"
         The pooling method: a name of `cgipool methods`, or "MODULE:CLASS" for your own, which imports that module.
+        "auto" searches for the best method and settings within `budget`, as `cgipool fit --auto` does.
     recipe : str or Recipe, default="strong"
         All settings at once: "paper", "released" or "strong".
     ensemble : int, default=1
@@ -51,6 +52,12 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
         "cpu", "cuda" or "cuda:N".
     verbose : bool or int, default=False
         Print a line after every `verbose` epochs; True prints after every epoch.
+    budget : str or float, default="5m"
+        With method="auto": the time to spend, such as "90s", "5m" or "2h", or a number of seconds.
+    metric : str, default=None
+        With method="auto": the metric to optimise. None: that of the task.
+    folder : str or Path, default=None
+        With method="auto": a folder that keeps the search, so that a fit that was interrupted continues.
     **settings : Any
         Single settings of the recipe, by name (reference page Recipes).
 
@@ -63,6 +70,11 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
     history_ : list of dict
         One dict for each epoch of each member: member, epoch, train_loss, val_loss, val_accuracy, seconds, and the
         diagnostics of the method. `pandas.DataFrame(model.history_)` makes a table of it. A loaded model has none.
+    leaderboard_ : list of dict
+        After method="auto": what was tried, the best first.
+    estimate_ : dict
+        After method="auto": the metrics on graphs that no choice has seen, and the interval ("low", "high") of the one
+        that was optimised ("metric").
 
     Examples
     --------

@@ -3,7 +3,7 @@
 import inspect
 import re
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from types import NoneType
 from typing import Any, Self
@@ -16,6 +16,7 @@ from sklearn.utils import TransformerTags
 
 from cgipool.data.graphs import GraphSet
 from cgipool.errors import UserError, counted, unknown, whole_number
+from cgipool.inference.blend import Blend
 from cgipool.inference.fitted import FittedModel
 from cgipool.inference.fitting import fit
 from cgipool.inference.inputs import is_smiles, seed_of, to_graphset
@@ -23,6 +24,9 @@ from cgipool.inference.predict_input import check_featurizer
 from cgipool.training.job import printing
 from cgipool.training.recipe import SETTINGS, Recipe
 from cgipool.training.settings import setting_of, types_of
+
+AUTO = "auto"
+"""The method that stands for a search among all of them."""
 
 
 class NotTrainedError(UserError, NotFittedError):
@@ -42,11 +46,15 @@ class GraphEstimator(BaseEstimator):
         random_state: int | np.random.RandomState | None = 0,
         device: str = "cpu",
         verbose: bool | int = False,
+        budget: str | float = "5m",
+        metric: str | None = None,
+        folder: str | Path | None = None,
         **settings: Any,
     ) -> None:
         self.method, self.recipe, self.ensemble = method, recipe, ensemble
         self.validation, self.random_state = validation, random_state
         self.device, self.verbose = device, verbose
+        self.budget, self.metric, self.folder = budget, metric, folder
         for name in settings:
             if name not in SETTINGS:
                 raise TypeError(f"{type(self).__name__}() has no parameter {name!r}")
@@ -56,6 +64,8 @@ class GraphEstimator(BaseEstimator):
     def _train(self, graphs: GraphSet, sample_weight: ArrayLike | None, **more: Any) -> FittedModel:
         """Train on labelled graphs; `more` changes single settings."""
         settings = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None}
+        if self.method == AUTO:
+            return self._search(graphs, settings, sample_weight, more["featurizer"])
         return fit(
             graphs,
             method=self.method,
@@ -68,6 +78,33 @@ class GraphEstimator(BaseEstimator):
             tell=printing(whole_number("verbose", self.verbose, 0), self.ensemble != 1),
             **settings | more,
         )
+
+    def _search(
+        self,
+        graphs: GraphSet,
+        settings: dict[str, Any],
+        sample_weight: ArrayLike | None,
+        featurizer: dict[str, Any] | None,
+    ) -> FittedModel:
+        """Choose the method and its settings, as `cgipool fit --auto` does."""
+        from cgipool.auto.fit import fit_auto, seconds_of
+
+        given = {"recipe": self.recipe != "strong", "ensemble": self.ensemble != 1} | settings
+        given |= {"validation": self.validation != 0.1, "sample_weight": sample_weight is not None}
+        for name, there in given.items():
+            if there is not False:
+                raise UserError(f"method='auto' chooses the settings itself, and cannot be used together with {name}")
+        found = fit_auto(
+            graphs if featurizer is None else replace(graphs, featurizer=featurizer),
+            self.folder,
+            budget=seconds_of(self.budget),
+            metric=self.metric,
+            seed=seed_of(self.random_state),
+            device=self.device,
+            say=print if self.verbose else lambda text: None,
+        )
+        self.leaderboard_, self.estimate_ = found.table, found.estimate
+        return found.model
 
     def transform(self, X: Any) -> NDArray[np.float32]:
         """[G, …] the embedding of each graph: the vector that the network's head reads."""
@@ -95,7 +132,11 @@ class GraphEstimator(BaseEstimator):
         if model.task_name not in tasks:
             other = "GraphRegressor" if model.task_name == "regression" else "GraphClassifier"
             raise UserError(f"{path} is a model for {model.task_name}; load it with {other}")
-        made = cls(model.method, recipe=model.recipe, ensemble=len(model.members), device=device)
+        if isinstance(model, Blend):
+            made = cls(AUTO, device=device)
+            made.estimate_ = model.about.get("estimate", {})
+        else:
+            made = cls(model.method, recipe=model.recipe, ensemble=len(model.members), device=device)
         made.model_ = model
         return made
 
@@ -110,6 +151,8 @@ class GraphEstimator(BaseEstimator):
         return hasattr(self, "model_")
 
     model_: FittedModel
+    leaderboard_: list[dict[str, Any]]
+    estimate_: dict[str, Any]
 
     @property
     def _fitted(self) -> FittedModel:

@@ -25,6 +25,7 @@ class GraphRegressor(RegressorMixin, GraphEstimator):
     ----------
     method : str, default="cgi"
         The pooling method: a name of `cgipool methods`, or "MODULE:CLASS" for your own, which imports that module.
+        "auto" searches for the best method and settings within `budget`, as `cgipool fit --auto` does.
     recipe : str or Recipe, default="strong"
         All settings at once: "paper", "released" or "strong".
     ensemble : int, default=1
@@ -37,6 +38,12 @@ class GraphRegressor(RegressorMixin, GraphEstimator):
         "cpu", "cuda" or "cuda:N".
     verbose : bool or int, default=False
         Print a line after every `verbose` epochs; True prints after every epoch.
+    budget : str or float, default="5m"
+        With method="auto": the time to spend, such as "90s", "5m" or "2h", or a number of seconds.
+    metric : str, default=None
+        With method="auto": the metric to optimise. None: that of the task.
+    folder : str or Path, default=None
+        With method="auto": a folder that keeps the search, so that a fit that was interrupted continues.
     **settings : Any
         Single settings of the recipe, by name (reference page Recipes).
 
@@ -46,6 +53,8 @@ class GraphRegressor(RegressorMixin, GraphEstimator):
         The trained networks.
     history_ : list of dict
         One dict for each epoch of each member, as in `GraphClassifier`.
+    leaderboard_, estimate_ : list of dict, dict
+        After method="auto", as in `GraphClassifier`.
 
     Examples
     --------
