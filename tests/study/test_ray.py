@@ -14,10 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cgipool import load_dataset
 from cgipool.cli import main
+from cgipool.data.graphs import GraphSet
 from cgipool.data.importers.lines import Asked
 from cgipool.errors import UserError
 from cgipool.inference.fitted import FittedModel
@@ -354,9 +356,38 @@ def test_the_command_starts_ray_and_leaves_nothing_behind(tmp_path: Path) -> Non
         time.sleep(0.1)
 
 
+def hundred(task: str) -> GraphSet:
+    """A hundred graphs with classes, with their sizes, or with two 0/1 columns; of the latter two, some are missing."""
+    graphs = load_dataset("motifs").subset(range(0, 1000, 10))
+    sizes = np.diff(graphs.node_ptr).astype(float)
+    values = {"regression": sizes[:, None], "multilabel": np.stack([sizes > np.median(sizes), graphs.y == 0], 1) * 1.0}
+    if task == "classification":
+        return graphs
+    values[task][::9, 0] = np.nan
+    return graphs.with_targets(values[task], ["size", "first"][: values[task].shape[1]])
+
+
 @pytest.mark.usefixtures("cluster")
-def test_prediction_by_tasks_is_that_of_one_process(tmp_path: Path) -> None:
-    load_dataset("motifs").subset(range(100)).save(tmp_path / "set")
+def test_numbers_and_several_labels(tmp_path: Path) -> None:
+    """Their cells are trained on Ray as here, with their own metrics."""
+    data = {"sizes": "regression", "both": "multilabel"}
+    for task in data.values():
+        hundred(task).save(tmp_path / task)
+    study: dict[str, Any] = {"axes": {"method": ["none", "majority"], "dataset": list(data)}, "data": data}
+    cells = study_of(study | {"settings": {"width": 4, "epochs": 2}, "protocol": {"splits": 2}}, folder=tmp_path).cells
+    here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
+    assert len(Runner(here, "cpu").run(cells).done) == len(cells)
+    assert len(RayRunner(there, "cpu").run(cells).done) == len(cells)
+    assert kept(there.folder) == kept(here.folder)
+    found = {cell.dataset: there.told(cell.key)["splits"][0]["test"] for cell in cells}
+    assert "rmse" in found["sizes"]
+    assert "roc_auc" in found["both"]
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("task", ["classification", "regression", "multilabel"])
+def test_prediction_by_tasks_is_that_of_one_process(task: str, tmp_path: Path) -> None:
+    hundred(task).save(tmp_path / "set")
     names = "".join(f'{g},{g + 1}," ""the"", \n{g}"\n' for g in range(100))
     (tmp_path / "set" / "ids.csv").write_text(f"graph,row,id\n{names}")
     model = tmp_path / "model.safetensors"
@@ -370,8 +401,9 @@ def test_prediction_by_tasks_is_that_of_one_process(tmp_path: Path) -> None:
     assert json.loads(parts[2].text.splitlines()[0])["id"] == ' "the", \\n80', "control characters are escaped"
     told, expected = ([json.loads(line) for line in text.splitlines()] for text in (_joined(parts), alone.text))
     assert [row["id"] for row in told] == [row["id"] for row in expected]
+    values = "values" if task == "regression" else "probabilities"
     for row, other in zip(told, expected, strict=True):
-        assert row["probabilities"] == pytest.approx(other["probabilities"], abs=2e-6)
+        assert row[values] == pytest.approx(other[values], rel=2e-6, abs=2e-6)
     with pytest.raises(UserError, match="nowhere"):
         list(in_order(1, model, wish._replace(data=str(tmp_path / "nowhere")), range(0, 10, 10), 10))
 

@@ -61,8 +61,11 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "mean over nodes": ("vip", {"ratio": 0.9}),
     "optimisation": ("cgi", OPTIMISATION),
     "strong": ("cgi", {"conv": "gin", "norm": "batch", "jumping": "concat", **OPTIMISATION}),
+    "weighted": ("cgi", {"class_weight": "balanced", "alpha": 1.0}),
+    "weighted, sufficient": ("cgi", {"negative": "sufficient", "alpha": 1.0}),
+    "few labels": ("cgi", {"labelled": 0.2, "alpha": 1.0}),
 }
-"""By name, a method and what differs from the paper's recipe."""
+"""By name, a method and what differs from the paper's recipe. The graphs of those called weighted have weights."""
 
 SMALL = ["--set", "width=16", "--batch-size", "16", "--epochs", "15", "--patience", "15"]
 
@@ -71,9 +74,23 @@ def recipe_of(**changes: Any) -> Recipe:
     return PAPER.but(width=16, batch_size=16, **changes)
 
 
-def task_of(graphs: GraphSet, method: str, recipe: Recipe, folder: Path = Path()) -> Job:
+def task_of(
+    graphs: GraphSet, method: str, recipe: Recipe, folder: Path = Path(), weight: np.ndarray | None = None
+) -> Job:
     (one,) = random_splits(graphs, seed=0, indices=[0])
-    return Job(method, recipe, one, 0, "cpu", folder)
+    return Job(method, recipe, one, 0, "cpu", folder, sample_weight=weight)
+
+
+def case(name: str, graphs: GraphSet) -> Job:
+    method, changes = CASES[name]
+    weight = weights(graphs.n_graphs) if name.startswith("weighted") else None
+    return task_of(graphs, method, recipe_of(**changes), weight=weight)
+
+
+def weights(count: int) -> np.ndarray:
+    """Between 0 and 3, and 0 for every third graph."""
+    drawn = np.random.default_rng(0).uniform(0.0, 3.0, count)
+    return np.where(np.arange(count) % 3 == 0, 0.0, drawn).astype(np.float32)
 
 
 def first_losses(training: Training) -> list[float]:
@@ -89,8 +106,8 @@ def write_first_losses(path: Path, data: Path) -> None:
     graphs = GraphSet.load(data)
     with process_group("cpu") as ranks:
         found = {}
-        for name, (method, changes) in CASES.items():
-            training = DistributedTraining(task_of(graphs, method, recipe_of(**changes)), graphs, ranks, StopSignal())
+        for name in CASES:
+            training = DistributedTraining(case(name, graphs), graphs, ranks, StopSignal())
             found[name] = first_losses(training), training.validate()[0], training.ask_test().metrics
         if ranks.first:
             path.write_text(json.dumps(found))
@@ -211,8 +228,8 @@ def test_first_steps_of_two_processes(saved: str, tmp_path: Path) -> None:
     run(*here(2), then=[__file__, "losses", str(tmp_path / "found.json"), saved])
     found = json.loads((tmp_path / "found.json").read_text())
     graphs = GraphSet.load(saved)
-    for name, (method, changes) in CASES.items():
-        training = Training(task_of(graphs, method, recipe_of(**changes)), graphs)
+    for name in CASES:
+        training = Training(case(name, graphs), graphs)
         losses, validation, metrics = found[name]
         assert losses == pytest.approx(first_losses(training), abs=1e-4), name
         assert validation == pytest.approx(training.validate()[0], abs=1e-4), name
@@ -353,8 +370,8 @@ def test_a_mapped_set_stays_on_disk(alone: Ranks, tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize("method", [name for name in NETWORKS if name != "majority"])
 def test_parts_add_up(method: str) -> None:
-    """Loss and gradients of a batch are the sums of those of its parts, with dropout, class weights, smoothed labels
-    and own losses; one of the six processes has no graph."""
+    """Loss and gradients of a batch are the sums of those of its parts, with dropout, weights of classes and graphs,
+    smoothed labels and own losses; one of the six processes has no graph."""
     graphs = motifs(40)
     recipe = recipe_of(class_weight="balanced", alpha=0.5)
     training = Training(task_of(graphs, method, recipe), graphs)
@@ -363,12 +380,13 @@ def test_parts_add_up(method: str) -> None:
     ids = np.array([31, 4, 15, 9, 26])
     batch = as_double(training, ids)
     task = Classification(graphs.class_names)
-    whole = objective(network(batch), batch, task, weight, 0.7, smoothing=0.2)
+    sample_weight = torch.from_numpy(weights(40)).double()
+    whole = objective(network(batch), batch, task, weight, 0.7, smoothing=0.2, sample_weight=sample_weight)
     gradients = torch.autograd.grad(whole, list(network.parameters()), allow_unused=True)
-    part = PartialLoss(network, task, weight, 0.2)
+    part = PartialLoss(network, task, weight, 0.2, sample_weight)
     total: Any = 0.0
     for process in range(6):
-        share = Shares(graphs, weight, recipe, method, process, 6).of(ids)
+        share = Shares(graphs, weight, recipe, method, process, 6, sample_weight=sample_weight).of(ids)
         total = total + part(PartialBatch.of(as_double(training, share.ids), share), 0.7)
     assert total.item() == pytest.approx(whole.item(), rel=1e-9)
     for one, other in zip(torch.autograd.grad(total, list(network.parameters())), gradients, strict=True):
@@ -445,6 +463,20 @@ def test_own_classes_are_tried_first(alone: Ranks) -> None:
     task = task_of(graphs, f"{__name__}:Penalised", recipe_of())
     ours, plain = DistributedTraining(task, graphs, alone, StopSignal()), Training(task, graphs)
     assert ours.train_epoch() == plain.train_epoch()
+
+
+@pytest.mark.usefixtures("only_process", "own_cache")
+def test_weights_by_a_column(tmp_path: Path) -> None:
+    """The command line hands them on: one process of torchrun gives the bits of none, and resumes with these only."""
+    pytest.importorskip("rdkit", reason="needs RDKit: pip install 'cgipool[chem]'")
+    rows = [f"{'C' * (3 + n % 9)},{n % 3 / 2},{n % 4}" for n in range(60)]
+    (tmp_path / "chains.csv").write_text("\n".join(["smiles,length,trust", *rows]))
+    command = ["train", str(tmp_path / "chains.csv"), "--label", "length", "--task", "regression", *SMALL]
+    weighted = [*command, "--sample-weight", "trust", "--epochs", "2"]
+    assert main([*weighted, "--out", str(tmp_path / "plain")]) == 0
+    assert main([*weighted, "--out", str(tmp_path / "one"), "--distributed"]) == 0
+    assert_equal(tmp_path / "one", tmp_path / "plain")
+    assert main([*command, "--epochs", "2", "--out", str(tmp_path / "one"), "--distributed", "--resume"]) == 2
 
 
 def test_majority_has_nothing_to_train(alone: Ranks) -> None:

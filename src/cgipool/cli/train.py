@@ -109,7 +109,6 @@ def train(
     if (resume or overwrite) and out is None:
         raise UserError("--resume and --overwrite need --out DIR, the folder of the run")
     if distributed:
-        exclude("--distributed", True, "--sample-weight", sample_weight)
         check_launch(jobs, ensemble)
 
     choose = resolve_recipe(recipe, merged(settings, parse_settings(changes or [])))  # before torch is imported
@@ -122,10 +121,11 @@ def train(
     checks: dict[str, Any] = {"positive": positive, "metric": metric}
     draw = functools.partial(draw_splits, data=data, seed=seed, time=time, **checks, **drawing)
     run = {"method": method, "seed": seed, "tf32": tf32, "out": out, "resume": resume, "overwrite": overwrite}
+    run |= {"sample_weight": sample_weight}
     if distributed:
         result = train_by_all(data, draw, choose, device, run)
     else:
-        more = {"device": device, "jobs": jobs, "ensemble": ensemble, "sample_weight": sample_weight}
+        more = {"device": device, "jobs": jobs, "ensemble": ensemble}
         result = train_alone(data, draw, choose, run | more)
     if result is None:
         return

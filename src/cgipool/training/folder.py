@@ -157,7 +157,14 @@ def _table(path: Path, *names: str) -> dict[str, Any]:
 
 
 def identity_of(
-    graphs: GraphSet, method: str, recipe: Recipe, seed: int, splits: Sequence[Split], device: str, tf32: bool
+    graphs: GraphSet,
+    method: str,
+    recipe: Recipe,
+    seed: int,
+    splits: Sequence[Split],
+    device: str,
+    tf32: bool,
+    sample_weight: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """Return everything that determines a run's result, and the versions used, which are not compared on resume."""
     drawn = hashlib.sha256()
@@ -168,6 +175,8 @@ def identity_of(
     if recipe.descriptors:
         texts = [graphs.column(name.strip()) for name in recipe.descriptors.split(",") if name.strip()]
         told["descriptors"] = hashlib.sha256(json.dumps(texts).encode()).hexdigest()
+    if sample_weight is not None:
+        told["sample_weight"] = hashlib.sha256(sample_weight.tobytes()).hexdigest()
     return told | {
         "dataset": graphs.name,
         "graphs": graphs.n_graphs,

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from cgipool.data.batch import Batch, target_columns
+from cgipool.data.further import numbers
 from cgipool.data.graphs import GraphSet
 from cgipool.data.splits import Split
 from cgipool.errors import UserError
@@ -63,6 +64,13 @@ def checked_weights(given: ArrayLike, count: int, splits: Sequence[Split]) -> ND
             if not weight[ids].any():
                 raise UserError(f"sample_weight is 0 for all {side} graphs of split {split.index}")
     return (weight / weight.mean()).astype(np.float32)
+
+
+def weights_of(graphs: GraphSet, given: ArrayLike | str | None, splits: Sequence[Split]) -> NDArray[np.float32] | None:
+    """Return `checked_weights` of values [G] or of the column of the data with this name; None for None."""
+    if given is None:
+        return None
+    return checked_weights(numbers(graphs, given) if isinstance(given, str) else given, graphs.n_graphs, splits)
 
 
 def scores_of(

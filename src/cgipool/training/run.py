@@ -1,7 +1,6 @@
 """`train`: one method on one data set over S splits, in a folder that can be resumed."""
 
 import contextlib
-import hashlib
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -12,7 +11,6 @@ import torch
 from numpy.typing import ArrayLike
 
 from cgipool.data.describe import warn_of_unused
-from cgipool.data.further import numbers
 from cgipool.data.graphs import GraphSet
 from cgipool.data.sources import load_dataset
 from cgipool.data.splits import Split, check_graphs, check_splits, random_splits
@@ -25,7 +23,7 @@ from cgipool.training.ensemble import combine, members_of
 from cgipool.training.folder import identity_of, prepare, run_folder, split_folder
 from cgipool.training.job import Job, ProgressCallback, finished
 from cgipool.training.loop import train_split
-from cgipool.training.objective import check_stop_by, checked_weights
+from cgipool.training.objective import check_stop_by, weights_of
 from cgipool.training.parallel import train_in_processes
 from cgipool.training.recipe import Recipe, resolve_recipe
 from cgipool.training.result import RESULT, Result, read_row
@@ -110,9 +108,7 @@ def train_checked(
     **options: Any,
 ) -> Result:
     """Run `train` with checked graphs, splits, recipe and device. `options` are passed to `train_splits`."""
-    if isinstance(sample_weight, str):
-        sample_weight = numbers(graphs, sample_weight)
-    weight = None if sample_weight is None else checked_weights(sample_weight, graphs.n_graphs, splits)
+    weight = weights_of(graphs, sample_weight, splits)
     warn_of_unused(graphs, recipe.attributes, recipe.edges_read_by(method_named(method)))
     with run_folder(out) as folder:
         trainings = [
@@ -138,10 +134,8 @@ def train_splits(
     if method_named(one.method).classical:
         ensemble = 1  # members would be the same model, or are what a forest has anyway
     check_stop_by(task_of(graphs), one.recipe.stop_by, splits, graphs)
-    identity = identity_of(graphs, one.method, one.recipe, one.seed, splits, one.device, tf32)
+    identity = identity_of(graphs, one.method, one.recipe, one.seed, splits, one.device, tf32, one.sample_weight)
     identity |= {"ensemble": ensemble} if ensemble > 1 else {}
-    if one.sample_weight is not None:
-        identity["sample_weight"] = hashlib.sha256(one.sample_weight.tobytes()).hexdigest()
     prepare(folder, identity, splits, resume, overwrite)
     if torch.device(one.device).type == "cuda":
         whole = tried(whole, graphs)

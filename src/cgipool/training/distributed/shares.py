@@ -50,12 +50,14 @@ class Shares:
         process: int,
         processes: int,
         total: Callable[[Tensor], Tensor] = lambda sums: sums,
+        sample_weight: Tensor | None = None,
     ) -> None:
         self.graphs, self.recipe = graphs, recipe
         self.task, self.constants = task_of(graphs), constants.cpu().double()
         self.targets = target_columns(graphs)
         self.per_node = method_named(method).own_loss_per_node
         self.process, self.processes, self.total = process, processes, total
+        self.sample_weight = None if sample_weight is None else sample_weight.cpu().double()
 
     def batch(self, batcher: Batcher, ids: Ids, key: int) -> PartialBatch:
         """Return this process's part of the batch of these graphs."""
@@ -71,14 +73,17 @@ class Shares:
             place = smallest_first[:1]  # not an empty graph, if possible
             return Share(ids[place], place, len(ids), 0.0, (0.0,) * self.recipe.levels, True, self.total)
         part, whole = (self._mass(ids, there) for there in ((sizes > 0) & mine, sizes > 0))
-        share = part / max(whole, 1e-12)  # all weights are 0 for classes without training graphs
+        share = part / max(whole, 1e-12)  # it is 0 where all weights are
         own = self._own(torch.from_numpy(sizes), mine)
         return Share(ids[mine], np.flatnonzero(mine), len(ids), share, own, False, self.total)
 
     def _mass(self, ids: Ids, there: np.ndarray) -> float:
         """What the loss over the graphs that are `there` [B] is a mean over."""
         truth = Truth(torch.from_numpy(self.graphs.y[ids]), torch.from_numpy(self.targets[ids]))
-        return float(self.task.mass(truth, self.constants, torch.from_numpy(there).double()))
+        weight = torch.from_numpy(there).double()
+        if self.sample_weight is not None:
+            weight = weight * self.sample_weight[torch.from_numpy(ids)]
+        return float(self.task.mass(truth, self.constants, weight))
 
     def _own(self, sizes: Tensor, mine: np.ndarray) -> tuple[float, ...]:
         shares = []
@@ -92,15 +97,23 @@ class Shares:
 class PartialLoss(nn.Module):
     """The contribution of a process's part of a batch; the sum over processes is the loss of the whole batch."""
 
-    def __init__(self, network: Model, task: Task, constants: Tensor, smoothing: float = 0.0) -> None:
+    def __init__(
+        self,
+        network: Model,
+        task: Task,
+        constants: Tensor,
+        smoothing: float = 0.0,
+        sample_weight: Tensor | None = None,
+    ) -> None:
         super().__init__()
         self.network, self.task, self.constants, self.smoothing = network, task, constants, smoothing
+        self.sample_weight = sample_weight
 
     def forward(self, batch: Batch, own_weight: float) -> Tensor:
         """Return the contribution, a scalar, and update the network's buffers."""
         output = self.network(batch)
         self.network.update(output.buffers)
-        return objective(output, batch, self.task, self.constants, own_weight, self.smoothing)
+        return objective(output, batch, self.task, self.constants, own_weight, self.smoothing, self.sample_weight)
 
 
 def check_alone(sizes: np.ndarray, recipe: Recipe, method: str) -> None:
@@ -111,8 +124,6 @@ def check_alone(sizes: np.ndarray, recipe: Recipe, method: str) -> None:
         raise UserError(f"{method} is not a network: train it without --distributed")
     if recipe.negative == "batch" and method_named(method).reads("negative"):
         raise UserError("negative=batch cannot train --distributed: it compares the graphs of a whole batch")
-    if recipe.labelled < 1.0:
-        raise UserError(f"labelled={recipe.labelled:g} cannot train --distributed; train with --jobs or on one GPU")
     if not method_named(method).own_loss_per_node:
         return
     nodes = torch.from_numpy(np.unique(sizes))

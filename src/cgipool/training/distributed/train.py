@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
@@ -38,7 +39,7 @@ from cgipool.training.folder import CHECKPOINT, METRICS, identity_of, prepare, r
 from cgipool.training.initial import fit_encoder
 from cgipool.training.job import EVALUATION, STEP, Job, Progress, ProgressCallback
 from cgipool.training.loop import Training, train_split
-from cgipool.training.objective import check_stop_by
+from cgipool.training.objective import check_stop_by, weights_of
 from cgipool.training.recipe import Recipe, resolve_recipe
 from cgipool.training.result import Result, read_row
 from cgipool.training.run import matrix_precision, waiting
@@ -100,7 +101,8 @@ class DistributedTraining(Training):
 
     def _divided(self, process: int, processes: int, total: Callable[[Tensor], Tensor]) -> Shares:
         graphs = self.batcher.graphs
-        return Shares(graphs, self.constants, self.recipe, self.job.method, process, processes, total)
+        weight = self.sample_weight
+        return Shares(graphs, self.constants, self.recipe, self.job.method, process, processes, total, weight)
 
     def _parallel(self) -> DistributedDataParallel:
         """Return the network with its loss, wrapped so that the gradients of all processes are averaged.
@@ -110,11 +112,13 @@ class DistributedTraining(Training):
         its weight is 0. The trial runs in this process alone, so batch norm, which needs all processes, uses its
         running statistics.
         """
-        part = PartialLoss(self.state.network, self.task, self.constants, self.recipe.label_smoothing)
+        smoothing, weight, train = self.recipe.label_smoothing, self.sample_weight, self.job.split.train
+        part = PartialLoss(self.state.network, self.task, self.constants, smoothing, weight)
         trial = copy.deepcopy(part).train()  # running statistics would remember it
         for norm in (module for module in trial.modules() if isinstance(module, BatchNorm)):
             norm.eval()
-        ids = self.job.split.train[np.argsort(self.batcher.graphs.sizes[self.job.split.train])[[0, -1]]]
+        counting = train if weight is None else train[weight.cpu().numpy()[train] > 0]
+        ids = counting[np.argsort(self.batcher.graphs.sizes[counting])[[0, -1]]]
 
         def loss(process: int, processes: int, own_weight: float) -> Tensor:
             shares = self._divided(process, processes, lambda sums: sums)
@@ -202,6 +206,7 @@ def train_distributed(
     resume: bool = False,
     overwrite: bool = False,
     tf32: bool = True,
+    sample_weight: ArrayLike | str | None = None,
     tell: ProgressCallback = lambda progress: None,
 ) -> Result | None:
     """Train a method on splits of a data set, one after another, each split with all processes.
@@ -214,14 +219,16 @@ def train_distributed(
     check_splits(splits, graphs.n_graphs)
     check_alone(graphs.sizes, chosen, method)
     check_stop_by(task_of(graphs), chosen.stop_by, splits, graphs)
+    weight = weights_of(graphs, sample_weight, splits)
     with run_folder(out if ranks.first else None) as folder:
         if ranks.first:
-            identity = identity_of(graphs, method, chosen, seed, splits, ranks.device, tf32)
+            identity = identity_of(graphs, method, chosen, seed, splits, ranks.device, tf32, weight)
             lives = Lives()
             prepare(folder, identity, splits, resume or lives.begun, overwrite and not lives.begun)
             lives.note_begun()
         trainings = [
-            Job(method, chosen, split, seed, ranks.device, split_folder(folder, split.index)) for split in splits
+            Job(method, chosen, split, seed, ranks.device, split_folder(folder, split.index), sample_weight=weight)
+            for split in splits
         ]
         began = time.perf_counter()
         unfinished = ranks.of_first(lambda: [job.split.index for job in waiting(trainings, tell)])
