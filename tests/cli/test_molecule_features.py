@@ -96,11 +96,63 @@ def test_descriptors_from_a_table(folder: Path, capsys: pytest.CaptureFixture[st
     assert "column 'tpsa' has no value in 1 graph, first in graph 5; impute=mean" in capsys.readouterr().err
     fitted = ["fit", "set", "--descriptors", "tpsa", "--impute", "mean", "--out", "model.safetensors"]
     assert run(*fitted, *SMALL) == 0
-    assert run("predict", "model.safetensors", "described.csv") == 2
-    assert "the model reads descriptors ('tpsa'), and described.csv is not imported" in capsys.readouterr().err
     assert run("data", "import", "described.csv", "--unlabelled", "--out", "new") == 0
     assert run("predict", "model.safetensors", "new", "--out", "rows.csv") == 0
-    assert Path("rows.csv").read_text().count("\n") == len(SMILES) + 1
+    assert run("predict", "model.safetensors", "described.csv", "--keep", "active", "--out", "direct.csv") == 0
+    rows = [list(csv.DictReader(Path(name).read_text().splitlines())) for name in ("rows.csv", "direct.csv")]
+    assert [row["p(1)"] for row in rows[0]] == [row["p(1)"] for row in rows[1]]
+    assert [row["active"] for row in rows[1]] == [y for _, y, *_ in (line.split(",") for line in lines)]
+    changed = Path("described.csv").read_text().replace("CCO,0,0", "CCO,0,900").replace("CCN,1,1", "CCN,1,many")
+    Path("changed.csv").write_text(changed)
+    assert run("predict", "model.safetensors", "changed.csv", "--out", "other.csv") == 0
+    other = list(csv.DictReader(Path("other.csv").read_text().splitlines()))
+    assert other[0]["p(1)"] != rows[0][0]["p(1)"]
+    assert other[1]["reason"] == "column 'tpsa' is 'many', not a finite number"
+    assert run("evaluate", "model.safetensors", "described.csv", "--label", "active") == 0
+
+
+def test_descriptor_columns_that_a_table_lacks(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = Path("molecules.csv").read_text().split()
+    named = [lines[0] + ",one,two", *(f"{line},{number},{number % 3}" for number, line in enumerate(lines[1:]))]
+    Path("described.csv").write_text("\n".join(named))
+    assert run("data", "import", "described.csv", "--label", "active", "--out", "set") == 0
+    assert run("data", "import", "molecules.csv", "--out", "plain") == 0
+    assert run("fit", "set", "--descriptors", "one,two", "--out", "model.safetensors", *SMALL) == 0
+    capsys.readouterr()
+    for source, lacks in (("molecules.csv", "its columns: smiles, active"), ("plain", "it has no table of columns")):
+        for command in (["predict"], ["evaluate", "--label", "active"]):
+            assert run(*command, "model.safetensors", source) == 2
+            error = " ".join(capsys.readouterr().err.split())
+            assert f"has no descriptor columns 'one', 'two'; {lacks}" in error
+    Path("new.sdf").write_text(
+        "ethanol\n  x\n\n  1  0  0  0  0  0            999 V2000\n"
+        "    0.0000    0.0000    0.0000 C   0  0\nM  END\n> <one>\n3\n\n> <two>\n1\n\n$$$$\n"
+    )
+    assert run("predict", "model.safetensors", "new.sdf", "--out", "rows.csv") == 0
+    (row,) = csv.DictReader(Path("rows.csv").read_text().splitlines())
+    assert row["id"] == "ethanol"
+    assert 0.0 < float(row["p(1)"]) < 1.0
+    Path("new.sdf").write_text(Path("new.sdf").read_text().replace("> <two>\n1\n\n", "> <two>\n\n"))
+    assert run("predict", "model.safetensors", "new.sdf", "--out", "rows.csv") == 0
+    assert "column 'two' has no value" in Path("rows.csv").read_text()
+
+
+def test_descriptors_and_fingerprints_of_molecules(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("data", "import", "molecules.csv", "--out", "set") == 0
+    both = ["--rdkit-descriptors", "--fingerprints", "64"]
+    assert run("fit", "set", *both, "--out", "model.safetensors", *SMALL) == 0
+    described = FittedModel.load("model.safetensors").encoder.descriptors
+    assert described is not None
+    assert (described.width, described.bits) == (len(described.rdkit) + 64, 64)
+    assert run("predict", "model.safetensors", "molecules.csv", "--out", "table.csv") == 0
+    assert run("predict", "model.safetensors", "set", "--out", "saved.csv") == 0
+    tables = [list(csv.DictReader(Path(name).read_text().splitlines())) for name in ("table.csv", "saved.csv")]
+    assert [row["p(1)"] for row in tables[0]] == [row["p(1)"] for row in tables[1]]
+    capsys.readouterr()
+    for option in (["--rdkit-descriptors"], ["--fingerprints", "64"]):
+        assert run("train", "motifs", *option, *SMALL) == 2
+        name = option[0][2:].replace("-", "_")
+        assert f"{name} needs molecules, and motifs is not a set of molecules" in capsys.readouterr().err
 
 
 def test_the_featurizer_is_for_molecules(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

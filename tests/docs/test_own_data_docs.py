@@ -32,7 +32,7 @@ def test_commands_and_example(tmp_path: Path, own_cache: Path, monkeypatch: pyte
     (tmp_path / "features.py").write_text(function)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    assert len(COMMANDS) == 21
+    assert len(COMMANDS) == 23
     for command in COMMANDS:
         program, *arguments = shlex.split(command)
         assert program == "cgipool"

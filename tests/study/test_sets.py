@@ -1,5 +1,6 @@
 """Data sets of the user's own in study and search files."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 from cgipool import load_dataset
 from cgipool.cli import main
+from cgipool.data.further import TableBuilder
 from cgipool.errors import UserError
 from cgipool.study.plan import read_study, study_of
 from cgipool.study.records import read_book
@@ -161,3 +163,27 @@ def test_only_the_sets_that_are_asked_for_are_read(folder: Path, capsys: pytest.
 def test_what_only_names_must_be_there(folder: Path, only: str, words: str, capsys: pytest.CaptureFixture) -> None:
     assert main(["study", "run", str(folder / "studies" / "study.toml"), "--only", only]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_a_changed_descriptor_changes_the_cells_that_read_it(tmp_path: Path) -> None:
+    graphs = load_dataset("motifs").subset(range(0, 1000, 10))
+
+    def keys(**columns: list[str]) -> list[str]:
+        table = TableBuilder(tuple(columns))
+        for row in zip(*columns.values(), strict=True):
+            table.add(row)
+        shutil.rmtree(tmp_path / "mine", ignore_errors=True)
+        table.of(graphs).save(tmp_path / "mine")
+        axes = {"method": ["none", "wl"], "dataset": ["mine"], "descriptors": ["", "one"]}
+        cells = study_of({"axes": axes, "data": {"mine": "mine"}}, folder=tmp_path).cells
+        assert [cell.recipe.descriptors for cell in cells] == ["", "one", "", ""]
+        assert graphs_of(cells[1]).name == "mine"
+        return [cell.key for cell in cells]
+
+    numbers = [str(g) for g in range(100)]
+    plain = keys(one=numbers, two=numbers)
+    assert keys(one=numbers, two=numbers[::-1]) == plain
+    changed = keys(one=["7", *numbers[1:]], two=numbers)
+    assert [a == b for a, b in zip(changed, plain, strict=True)] == [True, False, True, True]
+    with pytest.raises(UserError, match="has no column 'one'; its columns: two"):
+        keys(two=numbers)

@@ -122,7 +122,7 @@ def test_descriptors_join_the_readout(described: GraphSet, method: str) -> None:
 
 def test_descriptors_are_standardised_on_training_graphs(described: GraphSet) -> None:
     train_ids = np.arange(10, 40)
-    encoder = Encoder.fit(described, train_ids, descriptors="mass, gaps", impute="mean")
+    encoder = Encoder.fit(described, train_ids, descriptors=("mass", "gaps"), impute="mean")
     mass, gaps = 100.0 + 5 * described.y, np.arange(60.0)
     wanted = np.stack([(v - v[train_ids].mean()) / v[train_ids].std() for v in (mass, gaps)], axis=1)
     wanted[[3, 7], 1] = 0.0  # filled with the mean
@@ -150,7 +150,7 @@ def test_descriptors_of_new_graphs(described: GraphSet, tmp_path: Path) -> None:
     model.save(tmp_path / "model.safetensors")
     loaded = FittedModel.load(tmp_path / "model.safetensors")
     np.testing.assert_array_equal(loaded.predict_proba(described), model.predict_proba(described))
-    with pytest.raises(UserError, match="has no column 'mass', nor any other"):
+    with pytest.raises(UserError, match="has no descriptor column 'mass'; it has no table of columns"):
         loaded.predict_proba(replace(described, table=None, column_names={}))
     gap = with_columns(described.subset([0, 1]), mass=[100, ""])
     assert loaded.encoder.unencodable(gap) == {1: "column 'mass' has no value"}

@@ -74,6 +74,8 @@ def test_every_setting_is_either_tried_or_always_read() -> None:
         "rwse",
         "descriptors",
         "impute",
+        "rdkit_descriptors",
+        "fingerprints",
         "class_weight",
         "labelled",
     }

@@ -4,9 +4,9 @@ Each fits on the training graphs of a split, chooses its settings by the validat
 """
 
 from cgipool.classical.base import Classical, Examples, Fitted
-from cgipool.classical.descriptors import ecfp_bits, ecfp_counts, rdkit_descriptors
 from cgipool.classical.forest import Forest
 from cgipool.classical.kernel import Kernel
+from cgipool.data.molecule_descriptors import ecfp_bits, ecfp_counts, rdkit_descriptors
 
 __all__ = ["MODELS", "Classical", "Examples", "Fitted"]
 

@@ -3,10 +3,9 @@
 Shapes: G graphs of a data set, n graphs, O outputs of the task (classes or target columns).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
-from weakref import WeakKeyDictionary
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +16,6 @@ from cgipool.task.base import Task
 Doubles = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Arrays = Mapping[str, NDArray[Any]]
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -81,14 +78,3 @@ def score(examples: Examples, predictions: Doubles) -> float:
         if found.get(name) is not None:
             return float(found[name]) if task.metrics[name].higher else -float(found[name])
     return -np.inf
-
-
-_made: WeakKeyDictionary[GraphSet, dict[Any, Any]] = WeakKeyDictionary()
-
-
-def remembered(graphs: GraphSet, key: Any, make: Callable[[], T]) -> T:
-    """What `make` gives, computed once for a data set and kept as long as the set itself: splits share features."""
-    made = _made.setdefault(graphs, {})
-    if key not in made:
-        made[key] = make()
-    return made[key]

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 from cgipool.classical.base import Arrays, Doubles, Examples, Fitted, Ints
-from cgipool.classical.descriptors import Features, check_molecules
 from cgipool.data.graphs import GraphSet
+from cgipool.data.molecule_descriptors import Features, check_molecules
 from cgipool.errors import UserError
 from cgipool.task.base import Task
 

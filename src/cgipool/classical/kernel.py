@@ -21,10 +21,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge
 from sklearn.svm import LinearSVC
 
-from cgipool.classical.base import Arrays, Doubles, Examples, Fitted, Ints, remembered, score
+from cgipool.classical.base import Arrays, Doubles, Examples, Fitted, Ints, score
 from cgipool.classical.calibration import platt, temperature
 from cgipool.classical.wl import ColourCounts, Hashes, colours, entries, matrix, squared_norms
 from cgipool.data.graphs import GraphSet
+from cgipool.data.structure import remembered
 from cgipool.errors import UserError
 from cgipool.task.base import Task
 

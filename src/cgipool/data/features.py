@@ -29,11 +29,11 @@ from cgipool.data.columns import (
     other_width,
     side_by_side,
 )
-from cgipool.data.further import checked, is_missing, number_in
+from cgipool.data.descriptors import Descriptors
 from cgipool.data.graphs import GraphSet
 from cgipool.data.names import Names
 from cgipool.data.structure import COMMON, return_probabilities, wl_colours
-from cgipool.errors import UserError, counted, excerpt, unknown
+from cgipool.errors import UserError, counted, unknown
 
 SOURCES = ("auto", "label", "degree", "label+degree")
 VOCABULARIES = ("train", "all")
@@ -120,37 +120,6 @@ class EdgeEncoder(Columns):
 
 
 @dataclass(frozen=True)
-class Descriptors:
-    """Numbers that a source's further columns give for whole graphs, standardised over the training graphs."""
-
-    names: Names
-    mean: tuple[float, ...]
-    scale: tuple[float, ...]
-    impute: bool
-    """Whether a missing value is replaced by the mean over the training graphs."""
-
-    @classmethod
-    def fit(cls, graphs: GraphSet, ids: NDArray[np.int64], names: Names, impute: bool) -> "Descriptors":
-        """Fit the columns on the graphs `ids`."""
-        values = descriptor_values(graphs, names)
-        if not impute and (missing := missing_descriptors(values, names)):
-            graph, reason = min(missing.items())
-            count = counted(len(missing), "graph")
-            raise UserError(f"{graphs.name}: {reason} in {count}, first in graph {graph}; impute=mean fills such gaps")
-        train = values[ids]
-        if empty := [name for name, column in zip(names, train.T, strict=True) if np.isnan(column).all()]:
-            raise UserError(f"{graphs.name}: column {excerpt(empty[0])!r} has no value in the training graphs")
-        deviation = np.nanstd(train, axis=0)
-        scale = np.where(deviation > 0, deviation, 1.0)
-        return cls(names, tuple(np.nanmean(train, axis=0).tolist()), tuple(scale.tolist()), impute)
-
-    def encode(self, graphs: GraphSet) -> NDArray[np.float32]:
-        """[G, V] the standardised values; a value that is filled in is 0."""
-        values = (descriptor_values(graphs, self.names) - np.array(self.mean)) / np.array(self.scale)
-        return np.nan_to_num(values).astype(np.float32)
-
-
-@dataclass(frozen=True)
 class Encoder(Columns):
     """A fixed map from nodes (and edges) to inputs, fitted on the training graphs of one split.
 
@@ -184,7 +153,7 @@ class Encoder(Columns):
     reads: Names = ()
     """The node label columns that are read, by name; without names, all by position."""
     descriptors: Descriptors | None = None
-    """The columns of numbers of whole graphs."""
+    """The numbers of whole graphs that are read."""
 
     @classmethod
     def fit(
@@ -199,8 +168,10 @@ class Encoder(Columns):
         wl: int = 0,
         rwse: int = 0,
         featurizer: str = "auto",
-        descriptors: str = "",
+        descriptors: Names = (),
         impute: str = "none",
+        rdkit_descriptors: bool = False,
+        fingerprints: int = 0,
     ) -> "Encoder":
         """Choose the columns from `graphs`, and what is known of them from the graphs `train_ids` (by default all).
         With `edges`, also encode the labels and attributes of the edges, if they have any. For the rest see `Recipe`.
@@ -229,8 +200,10 @@ class Encoder(Columns):
         has_edges = graphs.edge_category is not None or graphs.edge_attributes is not None
         edge_options: dict[str, Any] = {"vocabulary": vocabulary, "reads": edge_reads}
         of_edges = EdgeEncoder.fit(graphs, ids, **edge_options) if edges and has_edges else None
-        columns = tuple(name.strip() for name in descriptors.split(",") if name.strip())
-        of_graphs = Descriptors.fit(graphs, ids, columns, impute == "mean") if columns else None
+        described: tuple[Any, ...] = (descriptors, impute == "mean", rdkit_descriptors, fingerprints)
+        of_graphs = (
+            Descriptors.fit(graphs, ids, *described) if descriptors or rdkit_descriptors or fingerprints else None
+        )
         return cls(
             source, vocabulary, tuple(names), seen, mean, scale, of_edges, wl, tuple(merged), rwse, reads, of_graphs
         )
@@ -256,11 +229,8 @@ class Encoder(Columns):
 
     def unencodable(self, graphs: GraphSet) -> dict[int, str]:
         """By number, why some of these graphs cannot be encoded: they have a label or degree that no column stands for,
-        and there is no "other", or a descriptor is missing."""
-        reasons = {}
-        if self.descriptors is not None and not self.descriptors.impute:
-            names = self.descriptors.names
-            reasons = missing_descriptors(descriptor_values(graphs, names), names)
+        and there is no "other", or a descriptor is missing or not a number."""
+        reasons = {} if self.descriptors is None else self.descriptors.problems(graphs)
         return reasons if self.vocabulary == "train" else self._without_column(graphs) | reasons
 
     def _without_column(self, graphs: GraphSet) -> dict[int, str]:
@@ -346,8 +316,8 @@ class Encoder(Columns):
                 of_edges = EdgeEncoder(edges["vocabulary"], **_fitted(edges), reads=tuple(edges.get("reads", ())))
             later = {name: plain.get(name, absent) for name, absent in LATER.items()}
             if (held := later["descriptors"]) is not None:
-                numbers = {what: tuple(held[what]) for what in ("names", "mean", "scale")}
-                later["descriptors"] = Descriptors(**numbers, impute=bool(held["impute"]))
+                numbers = {what: tuple(held.get(what, ())) for what in ("names", "mean", "scale", "rdkit")}
+                later["descriptors"] = Descriptors(**numbers, impute=bool(held["impute"]), bits=held.get("bits", 0))
             later |= {"edges": of_edges, "merged": tuple(later["merged"]), "reads": tuple(later["reads"])}
             return cls(plain["source"], plain["vocabulary"], **_fitted(plain), **later)
         except (KeyError, TypeError) as error:
@@ -370,24 +340,6 @@ def _fitted(plain: dict[str, Any]) -> dict[str, Any]:
 
 def _ids(graphs: GraphSet, train_ids: NDArray[Any] | None) -> NDArray[np.int64]:
     return np.arange(graphs.n_graphs) if train_ids is None else graph_ids(graphs, train_ids)
-
-
-def descriptor_values(graphs: GraphSet, names: Names) -> NDArray[np.float64]:
-    """[G, V] kept columns of a set as numbers, NaN where missing; other text is an error."""
-    columns = []
-    for name in names:
-        texts = graphs.column(name)
-        gaps = np.array([is_missing(text) for text in texts], dtype=bool)
-        found = np.array([np.nan if gap else number_in(text) for gap, text in zip(gaps, texts, strict=True)], float)
-        columns.append(checked(graphs, name, texts, gaps | np.isfinite(found), found, "a finite number"))
-    return np.stack(columns, axis=1)
-
-
-def missing_descriptors(values: NDArray[np.float64], names: Names) -> dict[int, str]:
-    """By number of a graph, which column it has no value in."""
-    gaps = np.isnan(values)
-    rows = np.flatnonzero(gaps.any(axis=1))
-    return {int(g): f"column {excerpt(names[int(np.argmax(gaps[g]))])!r} has no value" for g in rows}
 
 
 def columns_read(graphs: GraphSet, featurizer: str) -> tuple[Names, Names]:

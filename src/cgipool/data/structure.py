@@ -30,7 +30,8 @@ _KEPT: "WeakKeyDictionary[GraphSet, dict[Any, Any]]" = WeakKeyDictionary()
 """Results by set and by what was computed, for as long as the set is in memory."""
 
 
-def _once(graphs: GraphSet, key: Any, compute: Callable[[], T]) -> T:
+def remembered(graphs: GraphSet, key: Any, compute: Callable[[], T]) -> T:
+    """What `compute` gives, computed once for a set and kept as long as the set itself."""
     held = _KEPT.setdefault(graphs, {})
     if key not in held:
         held[key] = compute()
@@ -66,7 +67,7 @@ def wl_colours(graphs: GraphSet, start: Codes, key: Any, rounds: int) -> tuple[C
             found.append(Colours(graphs, words))
         return tuple(found)
 
-    return _once(graphs, ("wl", key, rounds), compute)
+    return remembered(graphs, ("wl", key, rounds), compute)
 
 
 def _initial(graphs: GraphSet, start: Codes) -> Words:
@@ -123,7 +124,7 @@ def return_probabilities(graphs: GraphSet, steps: int) -> NDArray[np.float32]:
             first = last
         return found
 
-    return _once(graphs, ("walk", steps), compute)
+    return remembered(graphs, ("walk", steps), compute)
 
 
 def _walk(graphs: GraphSet, ids: NDArray[np.int64], found: NDArray[np.float32]) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cgipool.data.graphs import GraphSet
+from cgipool.data.names import Names
 from cgipool.errors import UserError, excerpt
 from cgipool.inference.fitted import FORMAT, KIND, FittedModel
 from cgipool.training.checkpoint import digest_of, save_tensors
@@ -42,6 +43,11 @@ class Blend(FittedModel):
         """One line, without the weights."""
         methods = ", ".join(dict.fromkeys(part.method for part in self.parts))
         return f"Blend({methods}; parts={len(self.parts)}, device={self.device!r})"
+
+    @property
+    def descriptor_columns(self) -> Names:
+        """Those of all parts."""
+        return tuple(dict.fromkeys(name for part in self.parts for name in part.descriptor_columns))
 
     def on(self, device: str) -> "Blend":
         """The same blend, answering on a device."""

@@ -93,6 +93,11 @@ class FittedModel:
         """What is predicted."""
         return task_named(self.task_name, self.class_names or self.target_names)
 
+    @property
+    def descriptor_columns(self) -> Names:
+        """The columns of a table that are read beside the graphs."""
+        return () if self.encoder.descriptors is None else self.encoder.descriptors.names
+
     def on(self, device: str) -> "FittedModel":
         """The same model, answering on a device."""
         check_device(device)

@@ -110,9 +110,11 @@ def _check_encoder(plain: Any) -> None:
     _check_columns(plain)
     if (held := plain.get("descriptors")) is not None:
         _need(isinstance(held, dict) and _texts(held.get("names")), "the encoder's descriptors have no names")
-        sound = _numbers(held["mean"]) and _numbers(held["scale"]) and all(value > 0 for value in held["scale"])
-        sound = sound and len(held["names"]) == len(held["mean"]) == len(held["scale"]) > 0
-        _need(sound and isinstance(held["impute"], bool), "the encoder's descriptors are not sound")
+        sound = _numbers(held["mean"]) and _numbers(held["scale"]) and all(value >= 0 for value in held["scale"])
+        rdkit, bits = held.get("rdkit", []), held.get("bits", 0)
+        sound = sound and _texts(rdkit) and type(bits) is int and bits >= 0 and isinstance(held["impute"], bool)
+        sound = sound and len(held["names"]) + len(rdkit) + bits == len(held["mean"]) == len(held["scale"]) > 0
+        _need(sound, "the encoder's descriptors are not sound")
     wl, merged, rwse = plain.get("wl", 0), plain.get("merged", []), plain.get("rwse", 0)
     _need(type(wl) is int and type(rwse) is int and min(wl, rwse) >= 0, "the encoder's rounds or steps are not counts")
     _need(_flags(merged) and len(merged) == wl, "the encoder has not one flag for each round of colours")

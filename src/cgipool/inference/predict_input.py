@@ -11,11 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from cgipool.data.descriptors import check_columns
+from cgipool.data.further import TableBuilder
 from cgipool.data.graphs import GraphSet
 from cgipool.data.importers.imported import IDS, MAX_ATOMS
-from cgipool.data.importers.lines import Asked, Line, given_ids, has_lines, is_sdf, is_table, lines_of
+from cgipool.data.importers.lines import Asked, Line, columns_of, given_ids, has_lines, is_sdf, is_table, lines_of
 from cgipool.data.importers.table import open_table
 from cgipool.data.importers.text import TextFile
+from cgipool.data.names import Names
 from cgipool.data.sources import load_dataset
 from cgipool.data.store import is_saved
 from cgipool.errors import UserError, excerpt
@@ -82,21 +85,23 @@ def molecule_chunks(
     *,
     molfiles: bool = False,
     max_atoms: int = MAX_ATOMS,
+    columns: Names = (),
 ) -> Iterator[Chunk]:
-    """The molecules of lines with a SMILES each, or a molfile."""
+    """The molecules of lines with a SMILES each, or a molfile; `columns` are those that the model reads beside them."""
     from cgipool.data.molecules import MoleculeFeaturizer, NotAMoleculeError, parse_block, parse_smiles
 
     made, left = MoleculeFeaturizer.from_json(featurizer), iter(lines)
     parse = parse_block if molfiles else parse_smiles
     while some := list(itertools.islice(left, size)):
-        gather, reasons = made.builder(), {}
+        gather, table, reasons = made.builder(), TableBuilder(columns), {}
         for place, line in enumerate(some):
             try:
                 made.add(gather, made.trim(parse(line.text, max_atoms)))
+                table.add(line.read)
             except NotAMoleculeError as error:
                 reasons[place] = str(error)
         count = len(some) - len(reasons)
-        graphs = made.graph_set(gather, "molecules", [-1] * count, ()) if count else None
+        graphs = table.of(made.graph_set(gather, "molecules", [-1] * count, ())) if count else None
         yield Chunk([line.id for line in some], graphs, reasons, [line.kept for line in some])
 
 
@@ -114,11 +119,8 @@ def chunks_from(
         if model.featurizer is None:
             what = "an SDF" if is_sdf(place) else "a table"
             raise UserError(f"{path} is {what}, but the model was not trained on molecules: it cannot read SMILES")
-        if model.encoder.descriptors is not None:
-            names = ", ".join(map(repr, model.encoder.descriptors.names))
-            first = f"import it first: cgipool data import {path} --unlabelled --out DIR"
-            raise UserError(f"the model reads descriptors ({names}), and {path} is not imported; {first}")
-        found = molecule_chunks(lines, model.featurizer, molfiles=is_sdf(place), max_atoms=asked.max_atoms)
+        how: dict[str, Any] = {"molfiles": is_sdf(place), "max_atoms": asked.max_atoms, "columns": asked.read}
+        found = molecule_chunks(lines, model.featurizer, **how)
         return known_to(model, found)
     graphs = open_graphs(path)
     check_featurizer(model, graphs, path)
@@ -131,7 +133,17 @@ def chunks_of(
 ) -> Iterator[Chunk]:
     """What there is to predict at a path: molecules, or graphs. From `start` up to `stop` alone, if these are given:
     positions, from 0."""
+    asked = reading(path, model, asked)
     return chunks_from(lines_of(path, asked, start, stop), path, model, start, stop, asked)
+
+
+def reading(path: str | Path, model: FittedModel, asked: Asked | None = None) -> Asked:
+    """The same options with the columns of a table that the model reads; an error names those that it lacks."""
+    asked = asked or Asked()
+    if not is_table(Path(path)) or model.featurizer is None or not (names := model.descriptor_columns):
+        return asked
+    check_columns(path, names, columns_of(Path(path)))
+    return asked._replace(read=names)
 
 
 def count_of(path: str | Path, asked: Asked | None = None) -> int:

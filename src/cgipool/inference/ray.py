@@ -17,7 +17,7 @@ from cgipool.data.importers.lines import Asked, lines_of
 from cgipool.errors import UserError
 from cgipool.inference.fitted import FittedModel
 from cgipool.inference.predict import WrittenRows, written
-from cgipool.inference.predict_input import CHUNK, chunks_from, count_of
+from cgipool.inference.predict_input import CHUNK, chunks_from, count_of, reading
 from cgipool.study.ray.cluster import connected, ray_package
 
 RANGE = 16 * CHUNK
@@ -44,7 +44,8 @@ class Wish(NamedTuple):
 def predict_on_ray(on: str, model: Path, wish: Wish, start: int = 0, stop: int | None = None) -> Iterator[WrittenRows]:
     """The rows of all graphs, or of those from `start` up to `stop`, range after range in their order; `on` says which
     Ray, as for studies."""
-    FittedModel.load(model, allow_code=wish.allow_code)  # raises here if the file is wrong
+    fitted = FittedModel.load(model, allow_code=wish.allow_code)  # raises here if the file is wrong
+    wish = wish._replace(asked=reading(wish.data, fitted, wish.asked))
     end = count_of(wish.data, wish.asked) if stop is None else stop
     with connected(on, wish.device, 1) as count:
         yield from in_order(count, model, wish, range(start, end, RANGE), end)

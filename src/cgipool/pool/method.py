@@ -25,7 +25,9 @@ TRAINING = (
 """Settings that only a model with weights to learn reads."""
 
 
-CLASSICAL = (*TRAINING, "vocabulary", "attributes", "wl", "rwse")
+CLASSICAL = (
+    *TRAINING, "vocabulary", "attributes", "wl", "rwse", "descriptors", "impute", "rdkit_descriptors", "fingerprints",
+)  # fmt: skip
 """Settings that the methods which are not networks do not read, beside those of the network."""
 
 

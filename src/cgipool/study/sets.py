@@ -31,7 +31,13 @@ class OwnSet:
     family: str
     task: str = "classification"
     columns: dict[str, str] = field(default_factory=dict)
-    """The hashes of the columns that the protocol names."""
+    """The hashes of columns: those that the protocol names, and those of descriptors once asked for."""
+
+    def digest(self, column: str) -> str:
+        """The hash of a column."""
+        if column not in self.columns:
+            self.columns[column] = _digest(load_dataset(self.path), column)
+        return self.columns[column]
 
 
 Sets = Mapping[str, OwnSet]
@@ -87,13 +93,15 @@ def origin_of(sets: Sets, name: str, recipe: Recipe, columns: Sequence[str] = ()
         return {}
     found = sets[name]
     content = found.content_with_edges if recipe.reads_edges else found.content
-    content = _combined(content, [found.columns[column] for column in columns])
+    content = _combined(content, [found.digest(column) for column in (*columns, *recipe.descriptor_columns)])
     return {"path": found.path, "content": content, "task": found.task}
 
 
 def content_for(graphs: GraphSet, recipe: Recipe, columns: Sequence[str]) -> str:
-    """The hash of all that a training by this recipe reads of a data set, and of the columns that a protocol names."""
-    return _combined(content_of(graphs, recipe.reads_edges), [_digest(graphs, column) for column in columns])
+    """The hash of all that a training by this recipe reads of a data set, its descriptor columns among it, and of the
+    columns that a protocol names."""
+    read = (*columns, *recipe.descriptor_columns)
+    return _combined(content_of(graphs, recipe.reads_edges), [_digest(graphs, column) for column in read])
 
 
 def _digest(graphs: GraphSet, column: str) -> str:

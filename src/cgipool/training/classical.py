@@ -22,12 +22,17 @@ from cgipool.training.job import INIT, Job, ProgressCallback, finished
 from cgipool.training.labels import labelled_graphs
 from cgipool.training.result import Log
 
+NOT_READ = {
+    "attributes": False, "wl": 0, "rwse": 0, "descriptors": "", "rdkit_descriptors": False, "fingerprints": 0,
+}  # fmt: skip
+"""Inputs that only networks read."""
+
 
 def train_classical(job: Job, graphs: GraphSet, tell: ProgressCallback) -> None:
     """Train one split and write its files."""
     began = time.perf_counter()
     job.folder.mkdir(parents=True, exist_ok=True)
-    encoder = fit_encoder(replace(job, recipe=job.recipe.but(attributes=False, wl=0, rwse=0)), graphs)
+    encoder = fit_encoder(replace(job, recipe=job.recipe.but(**NOT_READ)), graphs)
     write_encoder(job.folder, encoder)
     model, task, split = MODELS[job.method], task_of(graphs), job.split
     fitted = model.fit(examples_of(job, graphs, task, labels=encoder.source != "degree"))

@@ -172,8 +172,8 @@ def identity_of(
         for side in (split.train, split.val, split.test):
             drawn.update(side.tobytes())
     told: dict[str, Any] = {}
-    if recipe.descriptors:
-        texts = [graphs.column(name.strip()) for name in recipe.descriptors.split(",") if name.strip()]
+    if recipe.descriptor_columns:
+        texts = [graphs.column(name) for name in recipe.descriptor_columns]
         told["descriptors"] = hashlib.sha256(json.dumps(texts).encode()).hexdigest()
     if sample_weight is not None:
         told["sample_weight"] = hashlib.sha256(sample_weight.tobytes()).hexdigest()

@@ -38,8 +38,10 @@ def fit_encoder(job: Job, graphs: GraphSet) -> Encoder:
         wl=recipe.wl,
         rwse=recipe.rwse,
         featurizer=recipe.featurizer,
-        descriptors=recipe.descriptors,
+        descriptors=recipe.descriptor_columns,
         impute=recipe.impute,
+        rdkit_descriptors=recipe.rdkit_descriptors,
+        fingerprints=recipe.fingerprints,
     )
 
 
@@ -97,5 +99,5 @@ def input_size(encoder: Encoder) -> InputSize:
     """The width of what an encoder gives a model to read."""
     of_edges = encoder.edges
     edges = None if of_edges is None else InputSize(of_edges.columns, of_edges.n_floats, of_edges.others)
-    descriptors = 0 if encoder.descriptors is None else len(encoder.descriptors.names)
+    descriptors = 0 if encoder.descriptors is None else encoder.descriptors.width
     return InputSize(encoder.columns, encoder.n_floats, encoder.others, edges, descriptors)

@@ -250,6 +250,17 @@ class Recipe:
         INPUT,
         choices=("none", "mean"),
     )
+    rdkit_descriptors: bool = setting(
+        False, "For molecules: RDKit's 2D descriptors join the readout.", "Paper: none.", INPUT
+    )
+    fingerprints: int = setting(
+        0,
+        "For molecules: ECFP4 counts, folded to this many columns, join the readout; 0: none.",
+        "Paper: none.",
+        INPUT,
+        least=0,
+        metavar="BITS",
+    )
     class_weight: str | None = setting(
         None,
         "balanced: weight classes by inverse frequency in the training graphs.",
@@ -296,6 +307,11 @@ class Recipe:
         if method.classical:
             return self.kernel_edges and method.reads("kernel_edges")
         return self.reads_edges and method.reads("conv")
+
+    @property
+    def descriptor_columns(self) -> tuple[str, ...]:
+        """The columns of a table that are read as descriptors."""
+        return tuple(name.strip() for name in self.descriptors.split(",") if name.strip())
 
     @property
     def reads_edges(self) -> bool:
@@ -368,6 +384,8 @@ ADDED: dict[str, Any] = {
     "rwse": 0,
     "descriptors": "",
     "impute": "none",
+    "rdkit_descriptors": False,
+    "fingerprints": 0,
     "kernel_edges": True,
     "stop_by": "loss",
     "negative": "learned",

@@ -40,6 +40,8 @@ class Asked(NamedTuple):
     """Columns that are passed through to the predictions."""
     max_atoms: int = MAX_ATOMS
     max_size: int | None = None
+    read: tuple[str, ...] = ()
+    """Columns of numbers that the model reads beside the graph."""
 
 
 class Line(NamedTuple):
@@ -50,6 +52,8 @@ class Line(NamedTuple):
     """A SMILES or a molfile; empty for a graph of a set."""
     kept: tuple[str, ...] = ()
     """The fields of the columns that are passed through."""
+    read: tuple[str, ...] = ()
+    """The fields of the columns that the model reads."""
 
 
 def lines_of(path: str | Path, asked: Asked | None = None, start: int = 0, stop: int | None = None) -> Iterator[Line]:
@@ -90,7 +94,7 @@ def kept_columns(path: str | Path, keep: Sequence[str]) -> tuple[str, ...]:
     if not keep:
         return ()
     place = Path(path)
-    known = _columns(place)
+    known = columns_of(place)
     if not known:
         raise UserError(f"{path} has no columns that could be kept")
     wanted = known if ALL in keep and ALL not in known else tuple(dict.fromkeys(keep))
@@ -128,7 +132,7 @@ def has_lines(place: Path, asked: Asked) -> bool:
     return (place / IDS).is_file() and not (place / "graph_ids.npy").is_file()
 
 
-def _columns(place: Path) -> tuple[str, ...]:
+def columns_of(place: Path) -> tuple[str, ...]:
     """The columns of an input that have names."""
     if is_sdf(place):
         from cgipool.data.importers.molecular import item_names
@@ -150,17 +154,18 @@ def _table_lines(path: Path, asked: Asked, start: int) -> Iterator[Line]:
 
     table = open_table(path, asked.max_size)
     smiles, identity = smiles_column(table, asked.smiles), id_column(table, asked.id)
-    wanted = [smiles, smiles if identity is None else identity, *map(table.column, asked.keep)]
-    for _, (text, name, *kept) in table.rows(*wanted, start=start):
-        yield Line("" if identity is None else printable(name), text, tuple(kept))
+    wanted = [smiles, smiles if identity is None else identity, *map(table.column, (*asked.keep, *asked.read))]
+    count = len(asked.keep)
+    for _, (text, name, *more) in table.rows(*wanted, start=start):
+        yield Line("" if identity is None else printable(name), text, tuple(more[:count]), tuple(more[count:]))
 
 
 def _sdf_lines(path: Path, asked: Asked) -> Iterator[Line]:
     from cgipool.data.importers.molecular import id_of, records
 
     for record in records(TextFile(path, asked.max_size)):
-        kept = tuple(record.data.get(name, "") for name in asked.keep)
-        yield Line(printable(id_of(record, asked.id)), record.block, kept)
+        kept, read = (tuple(record.data.get(name, "") for name in names) for names in (asked.keep, asked.read))
+        yield Line(printable(id_of(record, asked.id)), record.block, kept, read)
 
 
 def _saved_lines(folder: Path, keep: Sequence[str], start: int) -> Iterator[Line]:

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cgipool.classical.base import remembered
 from cgipool.data.graphs import GraphSet
+from cgipool.data.names import Names
+from cgipool.data.structure import remembered
 from cgipool.errors import UserError
 
 RADIUS, BITS = 2, 2048
@@ -36,30 +37,49 @@ def ecfp_bits(graphs: GraphSet) -> NDArray[np.float32]:
     return remembered(graphs, "ecfp bits", lambda: _ecfp(graphs, counts=False))
 
 
-def ecfp_counts(graphs: GraphSet) -> NDArray[np.float32]:
-    """[G, BITS] how many environments of radius 2 a molecule has."""
-    return remembered(graphs, "ecfp counts", lambda: _ecfp(graphs, counts=True))
+def ecfp_counts(graphs: GraphSet, bits: int = BITS) -> NDArray[np.float32]:
+    """[G, bits] how many environments of radius 2 a molecule has."""
+    return remembered(graphs, ("ecfp counts", bits), lambda: _ecfp(graphs, counts=True, bits=bits))
 
 
 def rdkit_descriptors(graphs: GraphSet) -> NDArray[np.float32]:
     """[G, D] RDKit's 2D descriptors; 0 for one that is not defined, such as a charge of an exotic atom."""
+    return np.nan_to_num(rdkit_values(graphs, rdkit_names())).astype(np.float32)
 
-    def make() -> NDArray[np.float32]:
+
+def rdkit_names() -> Names:
+    """The 2D descriptors that the installed RDKit computes."""
+    from rdkit.Chem import Descriptors
+
+    return tuple(name for name, _ in Descriptors.descList)
+
+
+def rdkit_values(graphs: GraphSet, names: Names) -> NDArray[np.float64]:
+    """[G, names] these 2D descriptors of RDKit; NaN for one that is not defined."""
+    known = rdkit_names()
+    if missing := [name for name in names if name not in known]:
+        raise UserError(f"the installed RDKit has no descriptor {missing[0]!r}, which the model reads")
+
+    def make() -> NDArray[np.float64]:
+        from rdkit import rdBase
         from rdkit.Chem import Descriptors
 
-        rows = [[compute(m) for _, compute in Descriptors.descList] for m in _molecules(graphs)]
-        values = np.array(rows, dtype=np.float64).reshape(graphs.n_graphs, len(Descriptors.descList))
-        return np.clip(np.nan_to_num(values, nan=0.0), -LARGEST, LARGEST).astype(np.float32)
+        with rdBase.BlockLogs():
+            rows = [list(Descriptors.CalcMolDescriptors(m, missingVal=np.nan).values()) for m in _molecules(graphs)]
+        return np.array(rows, dtype=np.float64).reshape(graphs.n_graphs, len(known)).clip(-LARGEST, LARGEST)
 
-    return remembered(graphs, "rdkit", make)
+    values = remembered(graphs, "rdkit", make)
+    return values if names == known else values[:, [known.index(name) for name in names]]
 
 
-def _ecfp(graphs: GraphSet, counts: bool) -> NDArray[np.float32]:
+def _ecfp(graphs: GraphSet, counts: bool, bits: int = BITS) -> NDArray[np.float32]:
+    from rdkit import rdBase
     from rdkit.Chem import rdFingerprintGenerator
 
-    generator = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=BITS)
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=bits)
     make = generator.GetCountFingerprintAsNumPy if counts else generator.GetFingerprintAsNumPy
-    return np.array([make(m) for m in _molecules(graphs)], dtype=np.float32).reshape(graphs.n_graphs, BITS)
+    with rdBase.BlockLogs():
+        return np.array([make(m) for m in _molecules(graphs)], dtype=np.float32).reshape(graphs.n_graphs, bits)
 
 
 def _molecules(graphs: GraphSet) -> Iterable[Any]:

@@ -1,0 +1,135 @@
+"""Numbers that describe whole graphs: columns of the source's table and, for molecules, RDKit's descriptors and counts
+of fingerprints.
+
+Shapes: G graphs, n training graphs, V descriptors, table columns first.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cgipool.data.further import checked, column, few, is_missing, names_of, number_in
+from cgipool.data.graphs import GraphSet
+from cgipool.data.molecule_descriptors import check_molecules, ecfp_counts, rdkit_names, rdkit_values
+from cgipool.data.names import Names
+from cgipool.errors import UserError, counted, excerpt
+
+LARGEST = 10.0
+"""Standardised values computed from molecules are cut off at ± this: of a few descriptors, such as Ipc, a single
+molecule can be thousands of standard deviations away."""
+
+
+@dataclass(frozen=True)
+class Descriptors:
+    """Which descriptors are read, and how they are standardised over the training graphs."""
+
+    names: Names
+    """Columns of the table."""
+    mean: tuple[float, ...]
+    """[V]"""
+    scale: tuple[float, ...]
+    """[V] the standard deviation; 0 for one that is constant over the training graphs, which is then left out."""
+    impute: bool
+    """Whether a missing value of the table is replaced by the mean over the training graphs."""
+    rdkit: Names = ()
+    """RDKit's 2D descriptors, by name."""
+    bits: int = 0
+    """Columns that count fingerprints are folded to; 0: none."""
+
+    @property
+    def width(self) -> int:
+        """V."""
+        return len(self.mean)
+
+    @classmethod
+    def fit(
+        cls,
+        graphs: GraphSet,
+        ids: NDArray[np.int64],
+        names: Names,
+        impute: bool,
+        rdkit: bool = False,
+        bits: int = 0,
+    ) -> "Descriptors":
+        """Fit the columns of the table, and what is computed from molecules, on the graphs `ids`."""
+        _need(graphs, names)
+        if rdkit or bits:
+            check_molecules(graphs, "rdkit_descriptors" if rdkit else "fingerprints")
+        found = {} if impute else _problems(graphs, names, impute)
+        if missing := {graph: reason for graph, reason in found.items() if reason.endswith(NO_VALUE)}:
+            graph, reason = min(missing.items())
+            count = counted(len(missing), "graph")
+            raise UserError(f"{graphs.name}: {reason} in {count}, first in graph {graph}; impute=mean fills such gaps")
+        unfitted = cls(names, (), (), impute, rdkit_names() if rdkit else (), bits)
+        train = unfitted._values(graphs)[ids]
+        known = ~np.isnan(train)
+        if empty := [name for j, name in enumerate(names) if not known[:, j].any()]:
+            raise UserError(f"{graphs.name}: column {excerpt(empty[0])!r} has no value in the training graphs")
+        count = np.maximum(known.sum(0), 1)
+        mean = np.where(known, train, 0.0).sum(0) / count
+        scale = np.sqrt(np.square(np.where(known, train - mean, 0.0)).sum(0) / count)
+        return cls(names, tuple(mean.tolist()), tuple(scale.tolist()), impute, unfitted.rdkit, bits)
+
+    def encode(self, graphs: GraphSet) -> NDArray[np.float32]:
+        """[G, V] the standardised values; one that is missing or not defined counts as the training mean."""
+        scale = np.array(self.scale)
+        values = self._values(graphs) - np.array(self.mean)
+        values = np.divide(values, scale, out=np.zeros_like(values), where=scale > 0)
+        values[:, len(self.names) :] = values[:, len(self.names) :].clip(-LARGEST, LARGEST)
+        return np.nan_to_num(values).astype(np.float32)
+
+    def problems(self, graphs: GraphSet) -> dict[int, str]:
+        """By number, why graphs cannot be encoded: a field of the table is not a number, or missing."""
+        _need(graphs, self.names)
+        return _problems(graphs, self.names, self.impute)
+
+    def _values(self, graphs: GraphSet) -> NDArray[np.float64]:
+        """[G, V] NaN where missing or not defined."""
+        parts = [table_values(graphs, self.names)]
+        if self.rdkit or self.bits:
+            check_molecules(graphs, "the model")
+        parts += [rdkit_values(graphs, self.rdkit)] if self.rdkit else []
+        parts += [ecfp_counts(graphs, self.bits).astype(np.float64)] if self.bits else []
+        return np.concatenate(parts, axis=1)
+
+
+NO_VALUE = "has no value"
+
+
+def table_values(graphs: GraphSet, names: Names) -> NDArray[np.float64]:
+    """[G, names] kept columns of a set as numbers, NaN where missing; other text is an error."""
+    values = np.empty((graphs.n_graphs, len(names)))
+    for j, name in enumerate(names):
+        texts = column(graphs, name)
+        gaps = np.array([is_missing(text) for text in texts], dtype=bool)
+        found = np.array([np.nan if gap else number_in(text) for gap, text in zip(gaps, texts, strict=True)], float)
+        values[:, j] = checked(graphs, name, texts, gaps | np.isfinite(found), found, "a finite number")
+    return values
+
+
+def _problems(graphs: GraphSet, names: Names, impute: bool) -> dict[int, str]:
+    """By number of a graph, what is wrong with its first field that cannot be used."""
+    reasons: dict[int, str] = {}
+    for name in names:
+        for graph, text in enumerate(column(graphs, name)):
+            if is_missing(text):
+                if not impute:
+                    reasons.setdefault(graph, f"column {excerpt(name)!r} {NO_VALUE}")
+            elif number_in(text) is None:
+                reasons.setdefault(graph, f"column {excerpt(name)!r} is {excerpt(text, 60)!r}, not a finite number")
+    return reasons
+
+
+def _need(graphs: GraphSet, names: Names) -> None:
+    """Raise UserError naming every column that a set lacks."""
+    known = names_of(graphs)
+    check_columns(graphs.name, names, known)
+
+
+def check_columns(where: object, names: Names, known: Names) -> None:
+    """Raise UserError naming every descriptor column that a source lacks."""
+    if missing := [name for name in names if name not in known]:
+        what = f"descriptor column{'s' if len(missing) > 1 else ''} {', '.join(repr(excerpt(n, 60)) for n in missing)}"
+        has = f"its columns: {few(known)}" if known else "it has no table of columns"
+        raise UserError(f"{where} has no {what}; {has}")
