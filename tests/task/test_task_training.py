@@ -122,6 +122,19 @@ def test_what_early_stopping_cannot_watch() -> None:
     assert set(setting_of(Recipe.__dataclass_fields__["stop_by"]).choices) == known | {"loss"}
 
 
+def test_settings_of_classes_are_refused_for_numbers(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    set_of("regression").save(tmp_path / "set")
+    for option, said in (
+        (
+            ["--class-weight", "balanced"],
+            "class_weight is for classes, and these targets are numbers; use sample_weight",
+        ),
+        (["--positive", "1"], "there is no class '1': the targets are not classes"),
+    ):
+        assert main(["train", str(tmp_path / "set"), "--width", "4", "--epochs", "1", *option]) == 2
+        assert capsys.readouterr().err.splitlines()[-1] == f"cgipool: {said}"
+
+
 def test_ensembles_and_parallel_jobs(tmp_path: Path) -> None:
     graphs = set_of("regression")
     one = train(graphs, method="none", splits=2, ensemble=2, **SMALL)

@@ -175,7 +175,7 @@ def _numbers(path: str | Path, graph: str, texts: Sequence[str], columns: Sequen
         if value is None or (task == "multilabel" and value not in (0.0, 1.0) and not np.isnan(value)):
             wanted = "0 or 1" if task == "multilabel" else "a finite number"
             raise UserError(
-                f"{path}: column {excerpt(column)!r} of {excerpt(graph)} is {excerpt(text)!r}, not {wanted}"
+                f"{path}: column {excerpt(column)!r} of graph {excerpt(graph)} is {excerpt(text)!r}, not {wanted}"
             )
         yield value
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cgipool.data.catalogue import CATALOGUE
 from cgipool.data.graphs import GraphSet
-from cgipool.errors import excerpt, rounded, unknown
+from cgipool.errors import UserError, excerpt, rounded, unknown
 
 Floats = NDArray[np.floating]
 Ints = NDArray[np.integer]
@@ -278,6 +278,8 @@ class Classes:
 
     def but(self, name: str) -> "Classes":
         """Return a copy with another positive class."""
+        if not self.names:
+            raise UserError(f"there is no class {name!r}: the targets are not classes")
         if name not in self.names:
             raise unknown("class", name, self.names)
         return replace(self, positive=self.names.index(name))

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from cgipool.data.batch import Batch
 from cgipool.data.graphs import GraphSet
+from cgipool.errors import UserError
 from cgipool.task.base import Floats, Task, Truth
 from cgipool.task.device import VALUES, nan_mean
 from cgipool.task.metrics import value_report
@@ -29,6 +30,8 @@ class Regression(Task):
 
     def constants(self, graphs: GraphSet, ids: NDArray[Any], class_weight: str | None) -> Tensor:
         """[2, T] mean and standard deviation of the known targets; the deviation of a constant column is 1."""
+        if class_weight is not None:
+            raise UserError("class_weight is for classes, and these targets are numbers; use sample_weight")
         columns = [column[~np.isnan(column)] for column in self.targets(graphs, ids).T]
         mean = [column.mean() if len(column) else 0.0 for column in columns]
         deviation = [column.std() if len(column) else 0.0 for column in columns]
