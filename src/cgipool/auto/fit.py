@@ -21,12 +21,11 @@ from cgipool.errors import UserError, counted, excerpt
 from cgipool.inference.blend import Blend
 from cgipool.inference.evaluation import ModelEvaluation
 from cgipool.inference.fitted import FittedModel
-from cgipool.inference.fitting import trained_model
+from cgipool.inference.fitting import trained_model, versions
 from cgipool.study.statistics import paired
 from cgipool.task.metrics import check_metric, classes_of
 from cgipool.training.folder import alone_in
 from cgipool.training.run import check_device
-from cgipool.version import __version__
 
 TEST_TO_TRAIN = 1.0 / (FOLDS - 1) / (1.0 - STOPPING)
 """Graphs of a fold by those that its models train on."""
@@ -134,7 +133,7 @@ def _about(search: AutoSearch, found: Found, counts: dict[int, int], validation:
         "metric": found.metric,
         "validation": plain,
         "seed": search.seed,
-        "cgipool": __version__,
+        **versions(),
     }
 
 

@@ -12,6 +12,7 @@ import typer
 from cgipool.cli.compare import compare
 from cgipool.cli.data import app as data
 from cgipool.cli.demo import demo
+from cgipool.cli.describe import describe
 from cgipool.cli.errors import one_line, sigterm_as_ctrl_c, warnings_as_lines
 from cgipool.cli.evaluate import evaluate
 from cgipool.cli.explain import explain
@@ -37,6 +38,7 @@ app = typer.Typer(
 )
 app.command()(train)
 app.command()(fit)
+app.command()(describe)
 app.command()(predict)
 app.command()(evaluate)
 app.command()(explain)

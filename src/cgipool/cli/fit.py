@@ -9,7 +9,7 @@ import typer
 from cgipool.cli.direct import with_import
 from cgipool.cli.errors import Interrupted, exclude, say
 from cgipool.cli.launched import tell_of_jobs
-from cgipool.cli.options import CHANGES, DATA, DEVICE, METHOD, RECIPE, SAMPLE_WEIGHT, with_settings
+from cgipool.cli.options import ALLOW_CODE, CHANGES, DATA, DEVICE, METHOD, RECIPE, SAMPLE_WEIGHT, with_settings
 from cgipool.errors import UserError, counted
 
 AUTO = "Automatic choice"
@@ -30,6 +30,15 @@ def fit(
     ensemble: Annotated[int, typer.Option(min=1, help="Number of models whose probabilities are averaged.")] = 1,
     validation: Annotated[float, typer.Option(help="Share of the graphs held out for early stopping.")] = 0.1,
     sample_weight: SAMPLE_WEIGHT = None,
+    from_: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="MODEL",
+            help="Continue the training of this model on the graphs, with its method and settings; those of the "
+            "optimisation, such as --lr and --epochs, can be changed.",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the weights and all random draws.")] = 0,
     device: DEVICE = "cpu",
     jobs: Annotated[int, typer.Option(min=1, help="Models trained in parallel on a CPU.")] = 1,
@@ -40,6 +49,7 @@ def fit(
             help="Graphs without labels, which count in the method's own loss only (for cgi, the mutual information).",
         ),
     ] = None,
+    allow_code: ALLOW_CODE = False,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted fit of the same --out.")] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an interrupted fit of the same --out.")
@@ -71,6 +81,7 @@ def fit(
     """Train a model for new graphs, and write it to a file that `cgipool predict` reads.
 
     It trains on all graphs except the validation share; use `cgipool train` to measure accuracy on test splits.
+    `cgipool describe FILE` shows what a model was trained on and what to expect of it.
     Checkpoints are kept in FILE.run: after an interruption, the same command with --resume continues. With --auto no
     method needs to be chosen: the search is kept in FILE.auto, and the same command continues it.
     """
@@ -78,14 +89,15 @@ def fit(
     from cgipool.training.settings import merged
 
     exclude("--resume", resume, "--overwrite", overwrite)
+    fixed: dict[str, Any] = {
+        "--method": method != "cgi",
+        "--recipe": recipe != "strong",
+        "--ensemble": ensemble != 1,
+    }
     if auto:
         from cgipool.cli.auto import fit_by_search
 
-        chosen: dict[str, Any] = {
-            "--method": method != "cgi",
-            "--recipe": recipe != "strong",
-            "--ensemble": ensemble != 1,
-        }
+        chosen = fixed | {"--from": from_}
         chosen |= {"--set": bool(changes), "--sample-weight": sample_weight, "--extra-graphs": extra_graphs}
         chosen |= {"--jobs": jobs != 1, "--validation": validation != 0.1}
         chosen |= {f"--{name.replace('_', '-')}": True for name in settings}
@@ -95,9 +107,19 @@ def fit(
         return
     if metric is not None:
         raise UserError("--metric needs --auto; --stop-by chooses what early stopping watches")
-    choose = resolve_recipe(recipe, merged(settings, parse_settings(changes or [])))
-    run = {"method": method, "ensemble": ensemble, "validation": validation, "seed": seed, "device": device}
-    run |= {"jobs": jobs, "resume": resume, "overwrite": overwrite, "sample_weight": sample_weight}
+    changed = merged(settings, parse_settings(changes or []))
+    run: dict[str, Any] = {"validation": validation, "seed": seed, "device": device, "jobs": jobs}
+    run |= {"resume": resume, "overwrite": overwrite, "sample_weight": sample_weight}
+    if from_ is not None:
+        from cgipool.inference.fitted import FittedModel
+
+        for option, given in fixed.items():
+            exclude("--from", True, option, given)
+        run["start"] = start = FittedModel.load(from_, allow_code=allow_code)
+        method, ensemble, choose = start.method, len(start.members), resolve_recipe(start.recipe, changed)
+    else:
+        choose = resolve_recipe(recipe, changed)
+    run |= {"method": method, "ensemble": ensemble}
     _fit_one(data, out, choose, extra_graphs, run)
 
 

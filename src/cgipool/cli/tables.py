@@ -104,9 +104,14 @@ def catalogue_table(catalogue: Mapping[str, "CatalogueEntry"], places: Mapping[s
 
 def info_table(described: Mapping[str, Any]) -> Table:
     """A description of a data set, one fact per line."""
+    return facts_table(_facts(described))
+
+
+def facts_table(facts: Iterable[tuple[str, str]]) -> Table:
+    """Names and words, one fact per line."""
     table = Table(show_header=False, box=None, pad_edge=False)
-    for fact, words in _facts(described):
-        table.add_row(fact, Text(words))
+    for name, words in facts:
+        table.add_row(name, Text(words))
     return table
 
 

@@ -16,6 +16,7 @@ from cgipool.data.graphs import GraphSet
 from cgipool.data.names import Names
 from cgipool.errors import UserError, excerpt
 from cgipool.inference.fitted import FORMAT, KIND, FittedModel
+from cgipool.pool import method_named
 from cgipool.training.checkpoint import digest_of, save_tensors
 
 MOST = 1000
@@ -38,6 +39,12 @@ class Blend(FittedModel):
         members = [member for part, count in zip(parts, counts, strict=True) for member in part.members * count]
         own: dict[str, Any] = {"members": members, "about": about, "history": []}
         return cls(**shared | own, parts=tuple(parts), counts=tuple(counts))
+
+    @property
+    def title(self) -> str:
+        """What the model is, in words."""
+        named = self.about.get("blend") or dict.fromkeys((method_named(part.method).title for part in self.parts), 1)
+        return f"blend of {len(self.parts)} models: " + " + ".join(named)
 
     def __repr__(self) -> str:
         """One line, without the weights."""

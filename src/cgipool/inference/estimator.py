@@ -52,6 +52,9 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
         "cpu", "cuda" or "cuda:N".
     verbose : bool or int, default=False
         Print a line after every `verbose` epochs; True prints after every epoch.
+    warm_start : bool, default=False
+        Continue the training of the last `fit`, or of a loaded model, on the graphs of the next one: its weights, input
+        columns, classes and target scaling are kept.
     budget : str or float, default="5m"
         With method="auto": the time to spend, such as "90s", "5m" or "2h", or a number of seconds.
     metric : str, default=None
@@ -88,7 +91,7 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
         `sample_weight` [G] is how much each graph counts in the loss. A warning lists parts of the graphs that
         training does not use (attributes, edge weights, directions, …).
         """
-        featurizer, graphs = read_training(X)
+        featurizer, graphs = read_training(X, self._before)
         if y is None:
             check_targets(X, graphs, ("classification", "multilabel"))
             if graphs.task == "classification":
@@ -101,6 +104,8 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
             more["class_weight"] = None
             sample_weight = weights_by_class(self.class_weight, classes[codes], sample_weight)
         fitted = self._train(graphs.relabelled(codes, names_of(classes)), sample_weight, **more)
+        if self._before is not None:  # the new labels may be some of those known before
+            classes = self.classes_
         self.model_ = replace(fitted, about=fitted.about | {"labels": classes.tolist()})
         self.classes_: Any = classes
         self.history_ = fitted.history

@@ -46,6 +46,7 @@ class GraphEstimator(BaseEstimator):
         random_state: int | np.random.RandomState | None = 0,
         device: str = "cpu",
         verbose: bool | int = False,
+        warm_start: bool = False,
         budget: str | float = "5m",
         metric: str | None = None,
         folder: str | Path | None = None,
@@ -54,6 +55,7 @@ class GraphEstimator(BaseEstimator):
         self.method, self.recipe, self.ensemble = method, recipe, ensemble
         self.validation, self.random_state = validation, random_state
         self.device, self.verbose = device, verbose
+        self.warm_start = warm_start
         self.budget, self.metric, self.folder = budget, metric, folder
         for name in settings:
             if name not in SETTINGS:
@@ -75,9 +77,15 @@ class GraphEstimator(BaseEstimator):
             seed=seed_of(self.random_state),
             device=self.device,
             sample_weight=sample_weight,
+            start=self._before,
             tell=printing(whole_number("verbose", self.verbose, 0), self.ensemble != 1),
             **settings | more,
         )
+
+    @property
+    def _before(self) -> FittedModel | None:
+        """The model whose training continues."""
+        return getattr(self, "model_", None) if self.warm_start else None
 
     def _search(
         self,
@@ -91,6 +99,7 @@ class GraphEstimator(BaseEstimator):
 
         given = {"recipe": self.recipe != "strong", "ensemble": self.ensemble != 1} | settings
         given |= {"validation": self.validation != 0.1, "sample_weight": sample_weight is not None}
+        given |= {"warm_start": self._before is not None}
         for name, there in given.items():
             if there is not False:
                 raise UserError(f"method='auto' chooses the settings itself, and cannot be used together with {name}")
@@ -226,13 +235,13 @@ def describe_settings(estimator: type) -> None:
     estimator.__doc__ = documented
 
 
-def read_training(X: Any) -> tuple[dict[str, Any] | None, GraphSet]:
-    """How SMILES become graphs, if X is SMILES, and the graphs."""
+def read_training(X: Any, before: FittedModel | None = None) -> tuple[dict[str, Any] | None, GraphSet]:
+    """How SMILES become graphs, if X is SMILES, and the graphs. `before` is a model whose training continues."""
     if not is_smiles(X):
         return None, to_graphset(X)
     from cgipool.data.molecules import MoleculeFeaturizer
 
-    plain = MoleculeFeaturizer().to_json()
+    plain = MoleculeFeaturizer().to_json() if before is None or before.featurizer is None else before.featurizer
     return plain, _featurized(list(X), plain)
 
 

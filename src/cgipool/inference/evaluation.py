@@ -20,7 +20,6 @@ from cgipool.data.importers.table import few, open_table
 from cgipool.errors import UserError, counted, excerpt
 from cgipool.inference.fitted import FittedModel, unknown_class
 from cgipool.inference.predict_input import Chunk, chunks_of, open_graphs
-from cgipool.pool import method_named
 from cgipool.task.base import Task
 from cgipool.task.metrics import MEAN, PER_CLASS, PER_COLUMN, Classes, classes_of, shown
 
@@ -130,10 +129,8 @@ def evaluate_model(
 
 def _described(model: FittedModel) -> str:
     """The model in words."""
-    words = f"{method_named(model.method).title}, recipe {model.recipe.name}"
-    words += f", ensemble of {len(model.members)}" if len(model.members) > 1 else ""
     trained = model.about.get("dataset")
-    return words + (f", trained on {trained}" if isinstance(trained, str) else "")
+    return model.title + (f", trained on {trained}" if isinstance(trained, str) else "")
 
 
 def _label_columns(model: FittedModel, path: Path, labels: Sequence[str]) -> tuple[str, ...]:

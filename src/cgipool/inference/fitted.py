@@ -66,6 +66,12 @@ class FittedModel:
     history: list[dict[str, Any]] = field(default_factory=list)
     """What is known of each epoch of each member, if it was just trained; a file does not keep it."""
 
+    @property
+    def title(self) -> str:
+        """What the model is, in words."""
+        words = f"{method_named(self.method).title}, recipe {self.recipe.name}"
+        return words + (f", ensemble of {len(self.members)}" if len(self.members) > 1 else "")
+
     def __repr__(self) -> str:
         """One line, without the weights."""
         members = f", members={len(self.members)}" if len(self.members) != 1 else ""

@@ -1,31 +1,36 @@
 """Train a model for use, and make one of what a training has left in its folder."""
 
 import contextlib
+import platform
 import tempfile
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
 from cgipool.data.further import numbers
 from cgipool.data.graphs import GraphSet
 from cgipool.data.splits import Split, check_graphs, holdout
-from cgipool.errors import whole_number
+from cgipool.errors import UserError, counted, whole_number
+from cgipool.inference.blend import Blend
 from cgipool.inference.fitted import FittedModel
+from cgipool.inference.predict_input import check_featurizer
 from cgipool.pool import Sizes, method_named
 from cgipool.task.metrics import shown
 from cgipool.task.registry import task_of
-from cgipool.training.checkpoint import load_tensors
+from cgipool.training.checkpoint import digest_of, load_tensors
 from cgipool.training.ensemble import member_folder
 from cgipool.training.folder import METRICS, split_folder
 from cgipool.training.initial import read_encoder
-from cgipool.training.job import Diverged, Job, ProgressCallback
+from cgipool.training.job import Diverged, Job, ProgressCallback, Start
 from cgipool.training.labels import check_own_loss, labelled_graphs, with_extra
 from cgipool.training.recipe import Recipe, resolve_recipe
 from cgipool.training.result import Log
 from cgipool.training.run import check_device, train_checked
+from cgipool.training.settings import OPTIMISER, setting_of
 from cgipool.version import __version__
 
 
@@ -42,6 +47,7 @@ def fit(
     featurizer: dict[str, Any] | None = None,
     sample_weight: ArrayLike | str | None = None,
     extra: GraphSet | None = None,
+    start: FittedModel | None = None,
     folder: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -52,13 +58,17 @@ def fit(
 
     `settings` change single settings of the recipe. No graph is held back for a test: what to expect of a model is
     what `train` measures on splits. `sample_weight` [G] is how much each graph counts in the loss, or the name of a
-    column of the data. `extra` are graphs without labels, which count in the method's own loss only. The training is
-    kept in `folder`, so that `resume` continues an interrupted one; without a name, in a temporary one.
+    column of the data. `extra` are graphs without labels, which count in the method's own loss only. `start` is a model
+    whose training continues on these graphs, with its method and settings (see `continued`). The training is kept in
+    `folder`, so that `resume` continues an interrupted one; without a name, in a temporary one.
     """
     seed, ensemble = whole_number("seed", seed), whole_number("ensemble", ensemble, 1)
     method_named(method)
     check_device(device)
     chosen = resolve_recipe(recipe, settings)(graphs.family, graphs.has_own_attributes)
+    if start is not None:
+        check_continues(start, method, chosen, ensemble)
+        graphs = continued(start, graphs)
     check_graphs(graphs)
     if isinstance(sample_weight, str):
         sample_weight = numbers(graphs, sample_weight)
@@ -85,6 +95,7 @@ def fit(
                 resume=resume,
                 overwrite=overwrite,
                 sample_weight=sample_weight,
+                start=None if start is None else _start(start),
                 tell=tell,
             )
         except Diverged as error:  # its split and its folder are internal
@@ -93,15 +104,78 @@ def fit(
         labelled = labelled_graphs(Job(method, chosen, split, seed, device, place, sample_weight=weight), graphs)
         home = split_folder(place, 0)
         model = trained_model(home, graphs, ids, method, chosen, result.ensemble, device, weight, labelled)
+        if start is not None:
+            model = replace(model, shares=start.shares, sizes=start.sizes, constants=start.constants)
     about = {
         "dataset": graphs.name,
         "graphs": {"train": len(ids) - more, "val": len(val)} | ({"extra": more} if more else {}),
         "validation": shown(result.rows[0]["test"], None),
         "epochs": result.rows[0]["epochs"],
         "seed": seed,
-        "cgipool": __version__,
     }
+    about |= versions() | ({} if start is None else _history(start))
     return replace(model, about=about, featurizer=featurizer)
+
+
+def versions() -> dict[str, str]:
+    """What a model file says of the software that made it."""
+    return {"cgipool": __version__, "torch": torch.__version__, "python": platform.python_version()}
+
+
+def check_continues(start: FittedModel, method: str, recipe: Recipe, ensemble: int) -> None:
+    """Raise UserError unless training can continue a model with this method and these settings."""
+    if isinstance(start, Blend):
+        names = ", ".join(dict.fromkeys(part.method for part in start.parts))
+        raise UserError(
+            f"a blend of several models ({names}) cannot be continued; run fit --auto on all graphs together"
+        )
+    if not method_named(start.method).learns:
+        raise UserError(f"{start.method} is not a network, so its training cannot be continued; fit it on all graphs")
+    if method != start.method:
+        raise UserError(
+            f"the model's method is {start.method}, not {method}: a training continues with the same method"
+        )
+    if ensemble != len(start.members):
+        raise UserError(f"the model has {counted(len(start.members), 'member')}, not {ensemble}")
+    for declared in fields(Recipe):
+        if declared.name == "name" or setting_of(declared).panel == OPTIMISER:
+            continue
+        before, now = getattr(start.recipe, declared.name), getattr(recipe, declared.name)
+        if before != now:
+            raise UserError(
+                f"the model has {declared.name} {before}, not {now}; only settings of the optimisation, such as lr or "
+                "epochs, can change when a training continues"
+            )
+
+
+def continued(start: FittedModel, graphs: GraphSet) -> GraphSet:
+    """Graphs with the classes, or the target columns, of the model that continues on them. Raise UserError if the model
+    cannot read the graphs, or has other classes or columns."""
+    start.check_labels(graphs)
+    check_featurizer(start, graphs, graphs.name)
+    if reasons := start.encoder.unencodable(graphs):
+        number = min(reasons)
+        raise UserError(f"the model cannot read graph {number} of {graphs.name}: {reasons[number]}")
+    labels = start.labels_of(graphs)
+    if start.task_name == "classification":
+        return graphs.relabelled(labels, start.class_names)
+    return graphs.with_targets(labels, start.target_names, start.task_name)
+
+
+def _start(model: FittedModel) -> Start:
+    """What a training continues."""
+    tensors = {f"{number}/{name}": value for number, part in enumerate(model.members) for name, value in part.items()}
+    scaling = model.constants if model.task_name == "regression" else ()
+    return Start(
+        model.encoder, model.members, model.shares, model.sizes, scaling, digest_of(tensors, repr(model.recipe))
+    )
+
+
+def _history(start: FittedModel) -> dict[str, Any]:
+    """What a continued model says of the trainings before, the first one first, and the labels of its classes."""
+    last = {name: start.about[name] for name in ("dataset", "graphs", "validation") if name in start.about}
+    labels = {"labels": start.about["labels"]} if "labels" in start.about else {}
+    return labels | {"before": [*start.about.get("before", []), last]}
 
 
 def trained_model(

@@ -38,6 +38,9 @@ class GraphRegressor(RegressorMixin, GraphEstimator):
         "cpu", "cuda" or "cuda:N".
     verbose : bool or int, default=False
         Print a line after every `verbose` epochs; True prints after every epoch.
+    warm_start : bool, default=False
+        Continue the training of the last `fit`, or of a loaded model, on the graphs of the next one: its weights, input
+        columns, classes and target scaling are kept.
     budget : str or float, default="5m"
         With method="auto": the time to spend, such as "90s", "5m" or "2h", or a number of seconds.
     metric : str, default=None
@@ -64,7 +67,7 @@ class GraphRegressor(RegressorMixin, GraphEstimator):
 
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Train on graphs and their targets; a GraphSet may bring its own targets instead of y."""
-        featurizer, graphs = read_training(X)
+        featurizer, graphs = read_training(X, self._before)
         if y is None:
             check_targets(X, graphs, ("regression",))
             self._one = graphs.targets is not None and graphs.targets.shape[1] == 1

@@ -113,7 +113,9 @@ def prepare(folder: Path, identity: dict, splits: Sequence[Split], resume: bool,
         for old in folder.glob("split-*"):
             shutil.rmtree(old)
     elif known.exists() and resume:
-        before, now = ({"ensemble": 1, "sample_weight": None} | made for made in (_table(known, "recipe"), identity))
+        before, now = (
+            {"ensemble": 1, "sample_weight": None, "start": None} | made for made in (_table(known, "recipe"), identity)
+        )
         if not isinstance(before["recipe"], dict):
             raise UserError(f"{known} is damaged: its recipe is not a table")
         before["recipe"] = ADDED | before["recipe"]
@@ -143,6 +145,7 @@ def _named(differs: list[str], before: dict, now: dict) -> str:
         "splits_content": "division into splits",
         "descriptors": "content of descriptors",
         "sample_weight": "sample_weight",
+        "start": "model to continue",
     }
     return hashed[name] if name in hashed else f"{name} ({before.get(name)} then, {now[name]} now)"
 

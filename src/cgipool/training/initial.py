@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from cgipool.data.features import Encoder
 from cgipool.data.graphs import GraphSet
@@ -26,7 +27,9 @@ ENCODER = "encoder.json"
 
 
 def fit_encoder(job: Job, graphs: GraphSet) -> Encoder:
-    """Fit the encoder of the input features on the split's training graphs."""
+    """Fit the encoder of the input features on the split's training graphs. A continued training keeps its own."""
+    if job.start is not None:
+        return job.start.encoder
     recipe = job.recipe
     return Encoder.fit(
         graphs,
@@ -72,18 +75,29 @@ class Prepared(NamedTuple):
 
 
 def prepared(job: Job, graphs: GraphSet, encoder: Encoder | None = None) -> Prepared:
-    """Fit the encoder, unless given, and build the model. Initial weights depend only on (seed, split, member)."""
+    """Fit the encoder, unless given, and build the model. Initial weights depend only on (seed, split, member), or are
+    those of the model that the job continues."""
     encoder = encoder or fit_encoder(job, graphs)
     train = job.split.train
-    task = task_of(graphs)
-    baseline = task.baseline(graphs, labelled_graphs(job, graphs), job.sample_weight)
+    task, start = task_of(graphs), job.start
+    baseline = start.baseline if start else task.baseline(graphs, labelled_graphs(job, graphs), job.sample_weight)
+    sizes = start.sizes if start else Sizes.of(graphs.sizes[train])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(job.key(INIT))
-        model = model_of(job.method, job.recipe, encoder, task, baseline, Sizes.of(graphs.sizes[train]))
+        model = model_of(job.method, job.recipe, encoder, task, baseline, sizes)
+    if start is not None:
+        model.load_state_dict(start.weights[job.member])
     model.check(graphs)
     static = job.stacked and method_named(job.method).fast
     model.compact = torch.device(job.device).type == "cpu" or not static
     return Prepared(job, encoder, model.to(job.device))
+
+
+def constants_of(job: Job, graphs: GraphSet) -> Tensor:
+    """The task's constants of a split's training graphs. A continued training keeps the scaling of its targets."""
+    if job.start is not None and job.start.scaling:
+        return torch.tensor(job.start.scaling, dtype=torch.float32)
+    return task_of(graphs).constants(graphs, labelled_graphs(job, graphs), job.recipe.class_weight)
 
 
 def model_of(

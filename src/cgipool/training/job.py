@@ -1,21 +1,38 @@
 """A job, which is the training of one split, and the reports of its progress."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from torch import Tensor
 
+from cgipool.data.features import Encoder
 from cgipool.data.splits import Split
 from cgipool.errors import UserError
 from cgipool.ops.draws import key_of, shuffled
+from cgipool.pool import Sizes
 from cgipool.task.metrics import described
 from cgipool.training.recipe import Recipe
 
 INIT, ORDER, STEP, EVALUATION, MEMBER = range(5)
 """Purposes of random keys. MEMBER derives the keys of an ensemble's members after the first."""
+
+
+class Start(NamedTuple):
+    """A trained model that a training continues. All but the weights stays as it is."""
+
+    encoder: Encoder
+    weights: Sequence[dict[str, Tensor]]
+    """By member."""
+    baseline: Sequence[float]
+    sizes: Sizes
+    scaling: Sequence[Sequence[float]]
+    """The means and standard deviations of regression targets; empty for other tasks."""
+    digest: str
+    """Of the weights: a run can be resumed only from the same ones."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +51,8 @@ class Job:
     """Whether the job may train stacked with others, if its method and device allow it."""
     sample_weight: np.ndarray | None = field(default=None, compare=False, repr=False)
     """[G] weight of each graph of the data set in the losses; None: equal weights."""
+    start: Start | None = field(default=None, compare=False, repr=False)
+    """What the training continues; None: it starts from random weights."""
 
     @property
     def number(self) -> tuple[int, int]:

@@ -23,9 +23,9 @@ from cgipool.training.checkpoint import State, copy_of, load_state, save_state
 from cgipool.training.classical import train_classical
 from cgipool.training.evaluate import Chunks, Evaluation, chunks, evaluate
 from cgipool.training.folder import CHECKPOINT, METRICS, SplitOutcome, finish_split, give_up, tested
-from cgipool.training.initial import fit_encoder, prepared, write_encoder
+from cgipool.training.initial import constants_of, fit_encoder, prepared, write_encoder
 from cgipool.training.job import EVALUATION, STEP, Job, Progress, ProgressCallback, epoch_ids, finished
-from cgipool.training.labels import labelled_graphs, task_weights
+from cgipool.training.labels import task_weights
 from cgipool.training.objective import objective, scores_of, truth_of, watched
 from cgipool.training.optimiser import Adam, by_decay
 from cgipool.training.result import Log
@@ -59,8 +59,7 @@ class Training:
         if self.recipe.average > 0.0 and self.state.optimizer is not None:
             self.state.average = copy.deepcopy(network)
         self.task = task_of(graphs)
-        labelled = labelled_graphs(job, graphs)
-        self.constants = self.task.constants(graphs, labelled, self.recipe.class_weight).to(job.device)
+        self.constants = constants_of(job, graphs).to(job.device)
         weight = task_weights(job, graphs)
         self.sample_weight = None if weight is None else torch.from_numpy(weight).to(job.device)
         self.val = Truth(*(values.to(job.device) for values in truth_of(graphs, job.split.val)))
@@ -148,6 +147,9 @@ class Training:
             loss = self.validate()[0]["val_loss"]
             state.note(loss, loss)
             return
+        if self.job.start is not None and state.epoch == 0:  # it is kept unless an epoch improves on it
+            scores, _ = self.validate()
+            state.note(watched(self.task, self.recipe.stop_by, scores), scores["val_loss"])
         saved = time.monotonic()
         while state.epoch < self.recipe.epochs and state.epoch - state.best_epoch < self.recipe.patience:
             start = time.perf_counter()

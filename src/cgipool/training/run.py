@@ -21,7 +21,7 @@ from cgipool.task.metrics import classes_of
 from cgipool.task.registry import task_of
 from cgipool.training.ensemble import combine, members_of
 from cgipool.training.folder import identity_of, prepare, run_folder, split_folder
-from cgipool.training.job import Job, ProgressCallback, finished
+from cgipool.training.job import Job, ProgressCallback, Start, finished
 from cgipool.training.loop import train_split
 from cgipool.training.objective import check_stop_by, weights_of
 from cgipool.training.parallel import train_in_processes
@@ -105,15 +105,19 @@ def train_checked(
     device: str,
     out: str | Path | None,
     sample_weight: ArrayLike | str | None = None,
+    start: Start | None = None,
     **options: Any,
 ) -> Result:
-    """Run `train` with checked graphs, splits, recipe and device. `options` are passed to `train_splits`."""
+    """Run `train` with checked graphs, splits, recipe and device, perhaps from a trained model. `options` are passed to
+    `train_splits`."""
     weight = weights_of(graphs, sample_weight, splits)
     warn_of_unused(graphs, recipe.attributes, recipe.edges_read_by(method_named(method)))
     with run_folder(out) as folder:
+        more: dict[str, Any] = {"sample_weight": weight, "start": start}
+        # The stacked engine does not compare with the weights it starts from.
+        more["stacked"] = start is None
         trainings = [
-            Job(method, recipe, split, seed, device, split_folder(folder, split.index), sample_weight=weight)
-            for split in splits
+            Job(method, recipe, split, seed, device, split_folder(folder, split.index), **more) for split in splits
         ]
         return train_splits(trainings, graphs, folder, **options)
 
@@ -136,6 +140,8 @@ def train_splits(
     check_stop_by(task_of(graphs), one.recipe.stop_by, splits, graphs)
     identity = identity_of(graphs, one.method, one.recipe, one.seed, splits, one.device, tf32, one.sample_weight)
     identity |= {"ensemble": ensemble} if ensemble > 1 else {}
+    if one.start is not None:
+        identity["start"] = one.start.digest
     prepare(folder, identity, splits, resume, overwrite)
     if torch.device(one.device).type == "cuda":
         whole = tried(whole, graphs)

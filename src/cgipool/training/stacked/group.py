@@ -21,9 +21,9 @@ from cgipool.pool import method_named
 from cgipool.task.base import Truth
 from cgipool.task.registry import task_of
 from cgipool.training.checkpoint import Best
-from cgipool.training.initial import Prepared
+from cgipool.training.initial import Prepared, constants_of
 from cgipool.training.job import EVALUATION, ORDER, STEP
-from cgipool.training.labels import labelled_graphs, task_weights
+from cgipool.training.labels import task_weights
 from cgipool.training.objective import scores_of, watched
 from cgipool.training.optimiser import MOMENTS, by_decay
 from cgipool.training.stacked.batches import Resident, near_dense
@@ -63,9 +63,7 @@ class Group:
         models = [each.model for each in ready]
         decays = by_decay(dict(models[0].named_parameters()), self.recipe, trainings[0].method)
         self.stack = Stack(models, self.device, self.recipe, self.task, decays, sample_weight)
-        weight = self.recipe.class_weight
-        constants = [self.task.constants(graphs, labelled_graphs(job, graphs), weight) for job in trainings]
-        self.constants = torch.stack(constants).to(self.device)
+        self.constants = torch.stack([constants_of(job, graphs) for job in trainings]).to(self.device)
         self.train = self._ids([job.split.train for job in trainings])
         self.batch_size = min(self.recipe.batch_size, self.train.shape[1])
         self.steps = math.ceil(self.train.shape[1] / self.batch_size)
