@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.metrics import average_precision_score
 
 from cgipool import GraphClassifier, load_dataset
 from cgipool.auto import fit as fitting
@@ -13,6 +14,7 @@ from cgipool.auto.blend import chosen
 from cgipool.auto.candidates import BASELINE, Candidate, candidates_for
 from cgipool.auto.fit import fit_auto, seconds_of
 from cgipool.auto.page import auto_page
+from cgipool.auto.rare import has_rare_classes, rare_candidates
 from cgipool.auto.search import FOLDS, AutoSearch, folds_of
 from cgipool.cli import main
 from cgipool.data import GraphSet
@@ -161,6 +163,47 @@ def test_budgets() -> None:
     for text, message in (("5", "is not a time"), ("soon", "is not a time"), ("2s", "too small for one network")):
         with pytest.raises(UserError, match=message):
             seconds_of(text)
+
+
+def rare_classes(rare: int) -> GraphSet:
+    graphs = load_dataset("motifs")
+    ids = np.concatenate([np.flatnonzero(graphs.y != 3)[: 150 - rare], np.flatnonzero(graphs.y == 3)[:rare]])
+    return graphs.subset(ids).relabelled((graphs.y[ids] == 3).astype(int), ("other", "clique"))
+
+
+def test_rare_classes_are_told_and_weighed(tmp_path: Path) -> None:
+    graphs = rare_classes(12)
+    assert has_rare_classes(graphs)
+    assert not has_rare_classes(rare_classes(16))
+    assert has_rare_classes(graphs.relabelled(1 - graphs.y, ("clique", "other")))  # by which class is rarer
+    columns = np.stack([graphs.y, 1 - graphs.y, graphs.y], 1).astype(float)
+    assert has_rare_classes(graphs.with_targets(columns, None, "multilabel"))
+    assert not has_rare_classes(graphs.with_targets(columns[:, 1:], None, "multilabel"))
+    assert not has_rare_classes(graphs.with_targets(columns, None, "regression"))
+    assert not has_rare_classes(load_dataset("motifs"))
+
+    tried = few(BASELINE, "wl", "none")
+    added = rare_candidates(graphs, tried)
+    assert [each.name for each in added] == ["none, class_weight=balanced", "none, focal=2", "none, balanced_batches"]
+    assert all(each.recipe.stop_by == "pr_auc" for each in added)
+    assert rare_candidates(load_dataset("motifs"), tried) == []
+    found = fit_auto(graphs, tmp_path / "s", budget=1e4, candidates=[*tried, added[2]])
+    assert found.estimate["metric"] == "pr_auc"
+    assert found.table[0]["score"] > 0.6  # of 8 % cliques
+    y = graphs.y[[int(name) for name in found.crossed.ids]]
+    expected = average_precision_score(y, found.crossed.predictions[:, 1])
+    assert found.model.about["validation"]["pr_auc"] == pytest.approx(expected)
+    assert expected >= found.table[0]["score"] - 1e-12
+
+
+def test_areas_are_those_of_the_rare_class(tmp_path: Path) -> None:
+    turned = rare_classes(12)
+    turned = turned.relabelled(1 - turned.y, ("clique", "other"))
+    found = fit_auto(turned, tmp_path / "s", candidates=few(BASELINE, "wl"))
+    y = turned.y[[int(name) for name in found.crossed.ids]]
+    expected = average_precision_score(y == 0, found.crossed.predictions[:, 0])
+    assert found.table[0]["score"] == pytest.approx(expected)
+    assert found.estimate["low"] <= found.estimate["pr_auc"] <= found.estimate["high"]
 
 
 def test_the_command(

@@ -19,6 +19,8 @@ CHANGED = {
     "clip": 1.0,
     "average": 0.9,
     "label_smoothing": 0.1,
+    "focal": 2.0,
+    "balanced_batches": True,
 }
 
 
@@ -68,7 +70,12 @@ def test_none_is_a_name_where_there_is_no_missing_value() -> None:
 
 @pytest.mark.usefixtures("one_thread", "own_cache")
 def test_on_the_command_line(capsys: pytest.CaptureFixture) -> None:
-    settings = ["conv=gcn-root", *(f"{name}={value}" for name, value in CHANGED.items()), "width=8", "epochs=1"]
+    settings = [
+        "conv=gcn-root",
+        *(f"{name}={str(value).lower()}" for name, value in CHANGED.items()),
+        "width=8",
+        "epochs=1",
+    ]
     words = [word for setting in settings for word in ("--set", setting)]
     assert main(["train", "motifs", "--method", "topk", *words]) == 0, capsys.readouterr().err
     assert main(["train", "motifs", "--method", "topk", "--set", "norm=none", *words[-4:]]) == 0

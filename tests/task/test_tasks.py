@@ -12,7 +12,7 @@ from torch import Tensor
 from cgipool.data import GraphSet
 from cgipool.task.base import Task, Truth
 from cgipool.task.device import device_auc
-from cgipool.task.metrics import METRICS, calibration_error, described, report
+from cgipool.task.metrics import METRICS, Classes, calibration_error, described, report, shown
 from cgipool.task.registry import task_of
 from small import random_graphs
 
@@ -110,6 +110,22 @@ def test_metrics_on_the_device(name: str, metric: str) -> None:
     stacked = torch.vmap(score, in_dims=(0, None, None, None))(output, padded, constants, there)
     assert alone == pytest.approx(expected, rel=1e-9)
     assert stacked.tolist() == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", list(METRICS))
+def test_one_metric_is_that_of_all(name: str) -> None:
+    task, graphs, _, constants = setup(name)
+    generator = torch.Generator().manual_seed(2)
+    output = torch.randn(len(graphs), task.outputs, dtype=torch.float64, generator=generator)
+    known, answers = task.targets(graphs, np.arange(len(graphs))), task.predictions(output, constants).numpy()
+    every = task.evaluate(known, answers)
+    assert [task.value(metric, known, answers) for metric in METRICS[name]] == pytest.approx(
+        [every[metric] for metric in METRICS[name]], rel=1e-9
+    )
+    if name == "classification":
+        classes = Classes(graphs.class_names, 0)
+        assert task.value("pr_auc", known, answers, 0) == pytest.approx(shown(every, classes)["pr_auc"])
+        assert np.isnan(task.value("roc_auc", np.zeros_like(known), answers, 0))
 
 
 @pytest.mark.parametrize("classes", [2, 4])

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from cgipool.auto.blend import chosen
 from cgipool.auto.candidates import BASELINE, Candidate, candidates_for
-from cgipool.auto.search import FOLDS, STOPPING, Attempt, AutoSearch, Found
+from cgipool.auto.rare import rare_candidates
+from cgipool.auto.search import FOLDS, STOPPING, Attempt, AutoSearch, Found, check_data
 from cgipool.data.graphs import GraphSet
 from cgipool.errors import UserError, counted, excerpt
 from cgipool.inference.blend import Blend
@@ -23,7 +24,7 @@ from cgipool.inference.evaluation import ModelEvaluation
 from cgipool.inference.fitted import FittedModel
 from cgipool.inference.fitting import trained_model, versions
 from cgipool.study.statistics import paired
-from cgipool.task.metrics import check_metric, classes_of
+from cgipool.task.metrics import Classes, check_metric, shown
 from cgipool.training.folder import alone_in
 from cgipool.training.run import check_device
 
@@ -69,7 +70,9 @@ def fit_auto(
     """
     check_device(device)
     check_metric(graphs.task, metric)
+    check_data(graphs)
     tried = candidates_for(graphs) if candidates is None else candidates
+    tried = [*tried, *rare_candidates(graphs, tried)] if candidates is None else tried
     with _place_of(folder) as place:
         search = AutoSearch(graphs, tried, place, budget, metric=metric, seed=seed, device=device, say=say)
         return _blended(search, search.run())
@@ -92,8 +95,7 @@ def _blended(search: AutoSearch, found: Found) -> AutoResult:
     targets = search.task.targets(graphs, ids)
 
     def value(answers: NDArray[np.float64]) -> float:
-        given = search.task.evaluate(targets, answers)[found.metric]
-        return search.better(float("nan") if given is None else float(given))
+        return search.better(search.value(targets, answers))
 
     answers = [np.concatenate([trial.answers[fold] for fold in found.folds]) for trial in found.finalists]
     counts = chosen(answers, value)
@@ -101,13 +103,13 @@ def _blended(search: AutoSearch, found: Found) -> AutoResult:
     weights = [counts[place] for place, group in groups.items() for _ in group]
     mixed = np.asarray(sum(answers[place] * count for place, count in counts.items()) / sum(counts.values()))
     metrics = search.task.evaluate(targets, mixed)
-    about = _about(search, found, counts, metrics)
+    about = _about(search, found, counts, shown(metrics, search.classes))
     model = Blend.of([part for group in groups.values() for part in group], weights, about)
-    about["estimate"] = estimate = estimated(model, graphs.subset(found.held), found.metric, search.seed)
+    held = graphs.subset(found.held)
+    about["estimate"] = estimate = estimated(model, held, found.metric, search.classes, search.seed)
     names = [str(place) for place in ids] if graphs.graph_ids is None else [graphs.graph_ids[place] for place in ids]
     blend = " + ".join(f"{name} × {count}" if count > 1 else name for name, count in about["blend"].items())
-    classes = classes_of(graphs) if graphs.task == "classification" else None
-    crossed = ModelEvaluation(blend, graphs.name, search.task, names, targets, mixed, metrics, classes)
+    crossed = ModelEvaluation(blend, graphs.name, search.task, names, targets, mixed, metrics, search.classes)
     return AutoResult(
         model, _table(search, found, counts), crossed, estimate, search.curve(found.finalists[0], found.folds)
     )
@@ -137,16 +139,20 @@ def _about(search: AutoSearch, found: Found, counts: dict[int, int], validation:
     }
 
 
-def estimated(model: FittedModel, held: GraphSet, metric: str, seed: int) -> dict[str, Any]:
+def estimated(
+    model: FittedModel, held: GraphSet, metric: str, classes: Classes | None = None, seed: int = 0
+) -> dict[str, Any]:
     """Every metric on graphs that no choice has seen, and a 95 % bootstrap interval of the one that was optimised."""
     targets, answers = model.labels_of(held), model.predictions(held)
-    found = {k: v for k, v in model.task.evaluate(targets, answers).items() if isinstance(v, float)}
+    every = shown(model.task.evaluate(targets, answers), classes)
+    found = {name: value for name, value in every.items() if isinstance(value, float)}
     generator, values = np.random.default_rng(seed), []
+    positive = None if classes is None else classes.positive
     for _ in range(DRAWS):
         ids = generator.integers(held.n_graphs, size=held.n_graphs)
-        value = model.task.evaluate(targets[ids], answers[ids])[metric]
-        if value is not None:
-            values.append(float(value))
+        value = model.task.value(metric, targets[ids], answers[ids], positive)
+        if not math.isnan(value):
+            values.append(value)
     low, high = np.quantile(values, [0.025, 0.975]).tolist() if values else (None, None)
     return {"graphs": held.n_graphs, "metric": metric, "low": low, "high": high, **found}
 

@@ -20,12 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cgipool.auto.candidates import BASELINE, Candidate
+from cgipool.auto.rare import RARE_METRIC, has_rare_classes
 from cgipool.data.graphs import GraphSet
 from cgipool.data.splits import Split, fold_splits, holdout
 from cgipool.errors import UnusedDataWarning, UserError, excerpt
 from cgipool.files import read_json, write_json
 from cgipool.task.base import Task
-from cgipool.task.metrics import described
+from cgipool.task.metrics import classes_of, described
 from cgipool.task.registry import task_of
 from cgipool.training.folder import content_of, is_free, split_folder
 from cgipool.training.job import Progress
@@ -109,7 +110,8 @@ class AutoSearch:
         check_data(graphs)
         self.graphs, self.folder, self.budget = graphs, folder, budget
         self.task: Task = task_of(graphs)
-        self.metric = metric or self.task.primary
+        self.classes = classes_of(graphs) if graphs.task == "classification" else None
+        self.metric = metric or (RARE_METRIC if has_rare_classes(graphs) else self.task.primary)
         self.seed, self.device, self.say = seed, device, say
         self.dev, self.held = holdout(graphs, HELD_OUT, seed)
         self.folds = folds_of(graphs, self.dev, seed)
@@ -244,8 +246,11 @@ class AutoSearch:
         """The metric of predictions for the graphs of some folds, all together."""
         ids = np.concatenate([self.folds[fold].test for fold in folds])
         given = np.concatenate([answers[fold] for fold in folds])
-        value = self.task.evaluate(self.task.targets(self.graphs, ids), given)[self.metric]
-        return math.nan if value is None else float(value)
+        return self.value(self.task.targets(self.graphs, ids), given)
+
+    def value(self, targets: NDArray[Any], answers: NDArray[np.float64]) -> float:
+        """The metric of predictions; NaN if it is not defined."""
+        return self.task.value(self.metric, targets, answers, None if self.classes is None else self.classes.positive)
 
     def better(self, value: float) -> float:
         """A number that is larger for a better value of the metric."""

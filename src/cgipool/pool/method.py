@@ -20,7 +20,7 @@ NETWORK = (
 
 TRAINING = (
     "width", "dropout", "dropout_epochs", "lr", "schedule", "warmup", "weight_decay", "clip", "average", "batch_size",
-    "shuffle", "epochs", "patience", "stop_by", "label_smoothing",
+    "shuffle", "epochs", "patience", "stop_by", "label_smoothing", "focal", "balanced_batches",
 )  # fmt: skip
 """Settings that only a model with weights to learn reads."""
 

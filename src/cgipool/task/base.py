@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -68,9 +69,19 @@ class Task(ABC):
 
     @abstractmethod
     def loss(
-        self, output: Tensor, truth: Truth | Batch, constants: Tensor, weight: Tensor, smoothing: float = 0.0
+        self,
+        output: Tensor,
+        truth: Truth | Batch,
+        constants: Tensor,
+        weight: Tensor,
+        smoothing: float = 0.0,
+        focal: float = 0.0,
     ) -> Tensor:
-        """The mean loss of a batch, a scalar. `weight` [B] weighs graphs, 0 for an empty slot; gaps do not count."""
+        """The mean loss of a batch, a scalar. `weight` [B] weighs graphs, 0 for an empty slot; gaps do not count.
+
+        With `focal` = γ each term is multiplied by (1 − p)^γ, where p is the predicted probability of the true value
+        (Lin et al., Focal Loss for Dense Object Detection, ICCV 2017).
+        """
 
     @abstractmethod
     def mass(self, truth: Truth | Batch, constants: Tensor, weight: Tensor) -> Tensor:
@@ -84,6 +95,19 @@ class Task(ABC):
 
         `there` [B] is 1 for a graph and 0 for an empty slot.
         """
+
+    @abstractmethod
+    def measured(
+        self, metric: str, predictions: Tensor, truth: Truth | Batch, there: Tensor, positive: int | None = None
+    ) -> Tensor:
+        """A metric of predictions [B, O], a scalar, NaN if it is not defined. `positive` is the class of areas."""
+
+    def value(self, metric: str, targets: NDArray[Any], predictions: Floats, positive: int | None = None) -> float:
+        """One metric of `evaluate`, much faster than all of them; NaN if it is not defined."""
+        given, nothing = torch.from_numpy(targets), torch.empty(len(targets), 0)
+        truth = Truth(given, nothing) if targets.ndim == 1 else Truth(nothing, given)
+        answers = torch.from_numpy(np.asarray(predictions, dtype=np.float64))
+        return float(self.measured(metric, answers, truth, torch.ones(len(targets)), positive))
 
     @abstractmethod
     def predictions(self, output: Tensor, constants: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 from cgipool.data.batch import Batch
 from cgipool.data.graphs import GraphSet
 from cgipool.task.base import Floats, Task, Truth
-from cgipool.task.device import class_score
+from cgipool.task.device import LABELS, class_score
 from cgipool.task.metrics import report
 
 
@@ -43,9 +43,17 @@ class Classification(Task):
         return values.clamp(min=torch.finfo(torch.float32).tiny).log()  # a class without training graphs
 
     def loss(
-        self, output: Tensor, truth: Truth | Batch, constants: Tensor, weight: Tensor, smoothing: float = 0.0
+        self,
+        output: Tensor,
+        truth: Truth | Batch,
+        constants: Tensor,
+        weight: Tensor,
+        smoothing: float = 0.0,
+        focal: float = 0.0,
     ) -> Tensor:
         """Weighted mean of cross-entropies; with label smoothing, class weights act as in torch."""
+        if focal > 0.0:
+            return focal_loss(output, truth.y, constants, weight, smoothing, focal)
         if smoothing == 0.0:
             return classification_loss(output, truth.y, constants[truth.y] * weight)
         return smoothed_loss(output, truth.y, constants, weight, smoothing)
@@ -60,7 +68,16 @@ class Classification(Task):
         """By default the accuracy; areas are those of class 1, or the mean over more than two classes."""
         if metric is None or metric == self.primary:
             return ((output.argmax(1) == truth.y) * there).sum() / there.sum()
-        return class_score(metric, self.predictions(output, constants), truth.y, there)
+        return self.measured(metric, self.predictions(output, constants), truth, there)
+
+    def measured(
+        self, metric: str, predictions: Tensor, truth: Truth | Batch, there: Tensor, positive: int | None = None
+    ) -> Tensor:
+        """Areas are those of `positive`, by default of class 1, or the mean over more than two classes."""
+        if positive is not None and metric in ("roc_auc", "pr_auc"):
+            is_it = (truth.y == positive).to(predictions.dtype).unsqueeze(1)
+            return LABELS[metric](predictions[:, [positive]], is_it, there.unsqueeze(1)).squeeze(0)
+        return class_score(metric, predictions, truth.y, there)
 
     def predictions(self, output: Tensor, constants: Tensor) -> Tensor:
         """Probabilities."""
@@ -86,6 +103,18 @@ def smoothed_loss(logits: Tensor, y: Tensor, class_weight: Tensor, there: Tensor
     spread = (F.log_softmax(logits, 1) * class_weight).mean(1) * there
     even = -spread.sum() / weight.sum().clamp(min=1e-12)
     return (1.0 - smoothing) * classification_loss(logits, y, weight) + smoothing * even
+
+
+def focal_loss(
+    logits: Tensor, y: Tensor, class_weight: Tensor, there: Tensor, smoothing: float, focal: float
+) -> Tensor:
+    """`smoothed_loss` whose terms are multiplied by (1 − p)^γ; p is the predicted probability of the true class."""
+    log_p = F.log_softmax(logits, 1)
+    right = log_p.gather(1, y.unsqueeze(1)).squeeze(1)
+    weight = class_weight[y] * there
+    each = (1.0 - smoothing) * right * weight + smoothing * (log_p * class_weight).mean(1) * there
+    missed = -torch.expm1(right)
+    return -(each * missed.clamp(min=1e-12) ** focal).sum() / weight.sum().clamp(min=1e-12)
 
 
 def class_weights(y: NDArray[Any], classes: int, kind: str | None) -> Tensor:

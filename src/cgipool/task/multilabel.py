@@ -50,12 +50,22 @@ class MultiLabel(Task):
         return torch.logit(values, eps=1e-7)
 
     def loss(
-        self, output: Tensor, truth: Truth | Batch, constants: Tensor, weight: Tensor, smoothing: float = 0.0
+        self,
+        output: Tensor,
+        truth: Truth | Batch,
+        constants: Tensor,
+        weight: Tensor,
+        smoothing: float = 0.0,
+        focal: float = 0.0,
     ) -> Tensor:
         """Weighted mean of binary cross-entropies over known values; a smoothed label is y (1 − ε) + ε / 2."""
         target, each = self._known(output, truth, constants, weight)
         target = target * (1.0 - smoothing) + 0.5 * smoothing
         loss = F.softplus(output) - output * target
+        if focal > 0.0:
+            # 1 − p = σ(−s), where s is the output for a true 1 and its negative for a true 0.
+            sign = torch.where(truth.targets > 0.5, -torch.ones_like(output), torch.ones_like(output))
+            loss = loss * torch.exp(focal * F.logsigmoid(sign * output))
         return (loss * each).sum() / each.sum().clamp(min=1e-12)
 
     def mass(self, truth: Truth | Batch, constants: Tensor, weight: Tensor) -> Tensor:
@@ -66,10 +76,15 @@ class MultiLabel(Task):
         self, output: Tensor, truth: Truth | Batch, constants: Tensor, there: Tensor, metric: str | None = None
     ) -> Tensor:
         """The mean of a metric over columns, by default of the ROC-AUC over columns that have both values."""
+        return self.measured(metric or self.primary, self.predictions(output, constants), truth, there)
+
+    def measured(
+        self, metric: str, predictions: Tensor, truth: Truth | Batch, there: Tensor, positive: int | None = None
+    ) -> Tensor:
+        """The mean of a metric over the columns where it is defined."""
         known = ~truth.targets.isnan() & (there > 0).unsqueeze(1)
-        p = self.predictions(output, constants)
-        target = torch.where(known, truth.targets.double(), torch.zeros_like(p))
-        return nan_mean(LABELS[metric or self.primary](p, target, known.double()))
+        target = torch.where(known, truth.targets.double(), torch.zeros_like(predictions))
+        return nan_mean(LABELS[metric](predictions, target, known.double()))
 
     def _known(self, output: Tensor, truth: Truth | Batch, constants: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         """[B, T] the targets with 0 in gaps, and their weights, 0 in gaps."""

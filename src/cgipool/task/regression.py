@@ -46,7 +46,13 @@ class Regression(Task):
         return values
 
     def loss(
-        self, output: Tensor, truth: Truth | Batch, constants: Tensor, weight: Tensor, smoothing: float = 0.0
+        self,
+        output: Tensor,
+        truth: Truth | Batch,
+        constants: Tensor,
+        weight: Tensor,
+        smoothing: float = 0.0,
+        focal: float = 0.0,
     ) -> Tensor:
         """Weighted mean squared error over known targets, in units of the standard deviation."""
         error, each = self._errors(output, truth, constants, weight)
@@ -60,10 +66,15 @@ class Regression(Task):
         self, output: Tensor, truth: Truth | Batch, constants: Tensor, there: Tensor, metric: str | None = None
     ) -> Tensor:
         """The mean of a metric over columns, by default of the RMSE, in the targets' units."""
+        return self.measured(metric or self.primary, self.predictions(output, constants), truth, there)
+
+    def measured(
+        self, metric: str, predictions: Tensor, truth: Truth | Batch, there: Tensor, positive: int | None = None
+    ) -> Tensor:
+        """The mean of a metric over the columns where it is defined."""
         known = ~truth.targets.isnan() & (there > 0).unsqueeze(1)
-        predicted = self.predictions(output, constants)
-        target = torch.where(known, truth.targets.double(), torch.zeros_like(predicted))
-        return nan_mean(VALUES[metric or self.primary](predicted, target, known.double()))
+        target = torch.where(known, truth.targets.double(), torch.zeros_like(predictions))
+        return nan_mean(VALUES[metric](predictions, target, known.double()))
 
     def _errors(self, output: Tensor, truth: Truth | Batch, constants: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         """[B, T] standardised errors, 0 in gaps, and their weights."""

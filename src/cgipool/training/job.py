@@ -69,11 +69,12 @@ class Job:
         return key_of(self.seed, self.split.index, *path, purpose, *more)
 
 
-def epoch_ids(job: Job, epoch: int) -> Iterator[np.ndarray]:
+def epoch_ids(job: Job, epoch: int, balance: Callable[[Tensor], Tensor] | None = None) -> Iterator[np.ndarray]:
     """Yield the graph ids of each step of an epoch. Without shuffling, all epochs use the same random order, because
-    the archives are sorted by class."""
-    order = shuffled(job.key(ORDER, epoch if job.recipe.shuffle else 0), len(job.split.train)).numpy()
-    ids, size = job.split.train[order], job.recipe.batch_size
+    the archives are sorted by class. `balance` changes the order of an epoch."""
+    order = shuffled(job.key(ORDER, epoch if job.recipe.shuffle else 0), len(job.split.train))
+    order = order if balance is None else balance(order)
+    ids, size = job.split.train[order.numpy()], job.recipe.batch_size
     for start in range(0, len(ids), size):
         yield ids[start : start + size]
 

@@ -19,6 +19,7 @@ from cgipool.model.network import Model
 from cgipool.pool import method_named
 from cgipool.task.base import Truth
 from cgipool.task.registry import task_of
+from cgipool.training.balance import Balance
 from cgipool.training.checkpoint import State, copy_of, load_state, save_state
 from cgipool.training.classical import train_classical
 from cgipool.training.evaluate import Chunks, Evaluation, chunks, evaluate
@@ -60,6 +61,7 @@ class Training:
             self.state.average = copy.deepcopy(network)
         self.task = task_of(graphs)
         self.constants = constants_of(job, graphs).to(job.device)
+        self.balance = Balance.of(job, graphs)
         weight = task_weights(job, graphs)
         self.sample_weight = None if weight is None else torch.from_numpy(weight).to(job.device)
         self.val = Truth(*(values.to(job.device) for values in truth_of(graphs, job.split.val)))
@@ -86,8 +88,8 @@ class Training:
         """Compute the gradients of one batch's loss, replacing earlier ones, and return the loss."""
         batch, network = self.batcher.batch(ids, key), self.state.network
         output = network(batch)
-        smoothing, weight = self.recipe.label_smoothing, self.sample_weight
-        loss = objective(output, batch, self.task, self.constants, own_weight, smoothing, weight)
+        smoothing, weight, focal = self.recipe.label_smoothing, self.sample_weight, self.recipe.focal
+        loss = objective(output, batch, self.task, self.constants, own_weight, smoothing, weight, focal)
         network.zero_grad(set_to_none=True)
         loss.backward()
         network.update(output.buffers)
@@ -103,7 +105,8 @@ class Training:
         optimizer.rate = self.recipe.rate_at(epoch)
         network.train()
         losses, graphs = [], []
-        for step, ids in enumerate(epoch_ids(self.job, epoch)):
+        balanced = None if self.balance is None else self.balance.reordered
+        for step, ids in enumerate(epoch_ids(self.job, epoch, balanced)):
             losses.append(self.step(ids, self.job.key(STEP, epoch, step), own_weight))
             if self.recipe.clip > 0.0:
                 torch.nn.utils.clip_grad_norm_(network.parameters(), self.recipe.clip)

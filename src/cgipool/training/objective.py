@@ -25,10 +25,12 @@ def objective(
     own_weight: float | Tensor,
     smoothing: float = 0.0,
     sample_weight: Tensor | None = None,
+    focal: float = 0.0,
 ) -> Tensor:
     """Return the loss of one batch, a scalar.
 
-    `constants` are the task's, of the training graphs; empty slots do not count. `smoothing` is the label smoothing.
+    `constants` are the task's, of the training graphs; empty slots do not count. `smoothing` is the label smoothing,
+    `focal` the exponent of the focal loss.
     `sample_weight` [G] holds the weights of all graphs of the data set and applies to the method's own loss only where
     that reads targets (`Output.readings`). An own loss of weight 0 is left out, so that it cannot spoil the sum; a
     weight given as a tensor is always used. The loss of a partial batch is what it adds to that of the whole one.
@@ -36,7 +38,7 @@ def objective(
     there = batch.size > 0
     if sample_weight is not None:
         there = there * sample_weight[batch.id]
-    loss = task.loss(output.logits, batch, constants, there, smoothing)
+    loss = task.loss(output.logits, batch, constants, there, smoothing, focal)
     if batch.share is not None:
         loss = loss * batch.share.weight
     if isinstance(own_weight, float) and own_weight == 0.0:

@@ -279,6 +279,19 @@ class Recipe:
     label_smoothing: float = setting(
         0.0, "Label smoothing of the training loss.", "Paper: none.", OPTIMISER, share=True
     )
+    focal: float = setting(
+        0.0,
+        "Exponent γ of the focal loss, in which graphs that are predicted well count less; 0: cross-entropy.",
+        "Paper: cross-entropy.",
+        OPTIMISER,
+        least=0,
+    )
+    balanced_batches: bool = setting(
+        False,
+        "Every class comes equally often in the batches; the graphs of rare classes are repeated.",
+        "Paper: no.",
+        OPTIMISER,
+    )
 
     def __post_init__(self) -> None:
         for declared in fields(self):
@@ -392,6 +405,8 @@ ADDED: dict[str, Any] = {
     "encoding": "plain",
     "critic_weight_decay": None,
     "labelled": 1.0,
+    "focal": 0.0,
+    "balanced_batches": False,
 }
 """Settings added after results had been stored, with the defaults that change nothing. A cell's key is a hash of its
 settings; a setting with this value is left out, so stored results keep their keys. A file written before a setting

@@ -104,16 +104,17 @@ class PartialLoss(nn.Module):
         constants: Tensor,
         smoothing: float = 0.0,
         sample_weight: Tensor | None = None,
+        focal: float = 0.0,
     ) -> None:
         super().__init__()
-        self.network, self.task, self.constants, self.smoothing = network, task, constants, smoothing
-        self.sample_weight = sample_weight
+        self.network, self.task, self.constants = network, task, constants
+        self.settings = smoothing, sample_weight, focal
 
     def forward(self, batch: Batch, own_weight: float) -> Tensor:
         """Return the contribution, a scalar, and update the network's buffers."""
         output = self.network(batch)
         self.network.update(output.buffers)
-        return objective(output, batch, self.task, self.constants, own_weight, self.smoothing, self.sample_weight)
+        return objective(output, batch, self.task, self.constants, own_weight, *self.settings)
 
 
 def check_alone(sizes: np.ndarray, recipe: Recipe, method: str) -> None:

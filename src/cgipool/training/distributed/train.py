@@ -112,8 +112,9 @@ class DistributedTraining(Training):
         its weight is 0. The trial runs in this process alone, so batch norm, which needs all processes, uses its
         running statistics.
         """
-        smoothing, weight, train = self.recipe.label_smoothing, self.sample_weight, self.job.split.train
-        part = PartialLoss(self.state.network, self.task, self.constants, smoothing, weight)
+        weight, recipe, train = self.sample_weight, self.recipe, self.job.split.train
+        settings = recipe.label_smoothing, weight, recipe.focal
+        part = PartialLoss(self.state.network, self.task, self.constants, *settings)
         trial = copy.deepcopy(part).train()  # running statistics would remember it
         for norm in (module for module in trial.modules() if isinstance(module, BatchNorm)):
             norm.eval()

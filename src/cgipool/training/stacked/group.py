@@ -20,6 +20,7 @@ from cgipool.ops.draws import extended, shuffled
 from cgipool.pool import method_named
 from cgipool.task.base import Truth
 from cgipool.task.registry import task_of
+from cgipool.training.balance import Balance
 from cgipool.training.checkpoint import Best
 from cgipool.training.initial import Prepared, constants_of
 from cgipool.training.job import EVALUATION, ORDER, STEP
@@ -65,6 +66,7 @@ class Group:
         self.stack = Stack(models, self.device, self.recipe, self.task, decays, sample_weight)
         self.constants = torch.stack([constants_of(job, graphs) for job in trainings]).to(self.device)
         self.train = self._ids([job.split.train for job in trainings])
+        self.balance = self._balance()
         self.batch_size = min(self.recipe.batch_size, self.train.shape[1])
         self.steps = math.ceil(self.train.shape[1] / self.batch_size)
         self.step_key, self.order_key, self.evaluation_key = (
@@ -92,6 +94,11 @@ class Group:
         weights = [task_weights(job, self.graphs) for job in self.trainings]
         given = [weight for weight in weights if weight is not None]
         return torch.from_numpy(np.stack(given)).to(self.device) if given else None
+
+    def _balance(self) -> Balance | None:
+        """That of all splits, [S, n]; they have the same number of training graphs."""
+        each = [balance for job in self.trainings if (balance := Balance.of(job, self.graphs)) is not None]
+        return Balance(*(torch.stack(tables).to(self.device) for tables in zip(*each, strict=True))) if each else None
 
     def _put(self, values: Any) -> Tensor:
         return torch.tensor(values, dtype=torch.int64, device=self.device)
@@ -130,6 +137,7 @@ class Group:
         """[…, S, steps, B] the training graphs of an epoch in order, padded with −1; epoch has any shape."""
         number = epoch if self.recipe.shuffle else torch.zeros_like(epoch)
         order = shuffled(extended(self.order_key, number.unsqueeze(-1)), self.train.shape[1])
+        order = order if self.balance is None else self.balance.reordered(order)
         ids = self.train.expand_as(order).gather(-1, order)
         empty = self.steps * self.batch_size - self.train.shape[1]
         return torch.nn.functional.pad(ids, (0, empty), value=-1).unflatten(-1, (self.steps, self.batch_size))
@@ -273,6 +281,7 @@ class Group:
         self.data.keep(chosen)
         self.stack.keep(chosen)
         self.best = {name: b[chosen] for name, b in self.best.items()}
+        self.balance = None if self.balance is None else Balance(*(table[chosen] for table in self.balance))
         for name in ("constants", "train", "step_key", "order_key", "evaluation_key", "order", "keys", "best_watched",
                      "best_epoch", "total"):  # fmt: skip
             setattr(self, name, getattr(self, name)[chosen].clone())

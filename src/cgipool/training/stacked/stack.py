@@ -94,8 +94,8 @@ class Stack:
             state: dict[str, Tensor], batch: Batch, constants: Tensor, weight: Tensor | None = None
         ) -> tuple[Tensor, dict[str, Tensor]]:
             output = functional_call(self.base, state, (batch,))
-            smoothing = self.recipe.label_smoothing
-            loss = objective(output, batch, self.task, constants, own_weight, smoothing, weight)
+            smoothing, focal = self.recipe.label_smoothing, self.recipe.focal
+            loss = objective(output, batch, self.task, constants, own_weight, smoothing, weight, focal)
             return loss, dict(output.buffers)
 
         weight = () if self.sample_weight is None else (self.sample_weight,)

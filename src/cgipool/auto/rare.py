@@ -1,0 +1,58 @@
+"""Rare classes in `fit --auto`: the metric by which candidates are chosen, and candidates that weigh rare classes."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cgipool.auto.candidates import Candidate
+from cgipool.data.graphs import GraphSet
+from cgipool.task.metrics import classes_of
+
+RARE = 0.1
+"""A positive class is rare below this share of the graphs; one of more than two, below this share of its even one."""
+
+RARE_METRIC = "pr_auc"
+"""With rare classes, accuracy rewards a model that never predicts them, and ROC-AUC counts easy negatives."""
+
+CHANGES = ({"class_weight": "balanced"}, {"focal": 2.0}, {"balanced_batches": True})
+"""What is tried for rare classes."""
+
+VARIED = ("none", "ecfp-count-rf", "rdkit-rf")
+"""Candidates that are also tried with these changes, as far as they read them."""
+
+
+def has_rare_classes(graphs: GraphSet) -> bool:
+    """Whether a class is rare or, for several 0/1 columns, whether 1 is rare in half of them."""
+    if graphs.targets is not None:
+        known = np.maximum((~np.isnan(graphs.targets)).sum(0), 1)
+        return graphs.task == "multilabel" and float(np.median((graphs.targets == 1.0).sum(0) / known)) < RARE
+    share = np.bincount(graphs.y, minlength=graphs.n_classes) / graphs.n_graphs
+    positive = classes_of(graphs).positive
+    if positive is not None:
+        return bool(share[positive] < RARE)
+    return bool(share[share > 0].min() < 2.0 * RARE / graphs.n_classes)
+
+
+def rare_candidates(graphs: GraphSet, among: Sequence[Candidate]) -> list[Candidate]:
+    """Candidates that weigh rare classes, beside those given; none if no class is rare."""
+    if not has_rare_classes(graphs):
+        return []
+    found = []
+    for candidate in among:
+        for change in CHANGES if candidate.name in VARIED else ():
+            name, value = next(iter(change.items()))
+            if candidate.is_network:
+                recipe = candidate.recipe.but(**change, stop_by=_watched(graphs))
+            elif name == "class_weight":
+                recipe = candidate.recipe.but(**change)
+            else:
+                continue
+            words = name if value is True else f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
+            found.append(Candidate(f"{candidate.name}, {words}", candidate.method, recipe))
+    return found
+
+
+def _watched(graphs: GraphSet) -> str:
+    """What early stopping watches: areas of two classes are those of class 1, and only ROC-AUC is the same for both."""
+    other = graphs.targets is None and classes_of(graphs).positive == 0
+    return "roc_auc" if other else RARE_METRIC
