@@ -6,12 +6,16 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from cgipool import load_dataset
 from cgipool.cli import main
+from cgipool.report.view import view_of
 from cgipool.study.claims import Claims
 from cgipool.study.local import run_spread
 from cgipool.study.plan import Study, read_study, study_of
@@ -48,6 +52,22 @@ def same(one: Book, other: Book) -> None:
         assert without_times(vars(record)) == without_times(vars(other.records[key]))
     assert one.studies == other.studies
     assert not one.problems + other.problems
+
+
+def test_what_reads_edges_is_compared_with_what_does_not(tmp_path: Path) -> None:
+    """They are trained on the same graphs, though not on all of their columns."""
+    graphs = load_dataset("motifs").subset(range(0, 1000, 20))
+    bonds = np.zeros((graphs.n_edges, 1), np.int32)
+    replace(graphs, edge_category=bonds, edge_category_names=(("single", "double"),)).save(tmp_path / "bonds")
+    axes = {"method": ["none", "wl", "majority"], "dataset": ["bonds"]}
+    study = study_of(TINY | {"axes": axes, "baseline": "none", "data": {"bonds": "bonds"}}, "edges", tmp_path)
+    store = Store(tmp_path / "store")
+    store.remember(study.to_json())
+    assert len(Runner(store, "cpu").run(study.cells).done) == 3
+    book = read_book(store.folder)
+    assert len({record.provenance["data"] for record in book.records.values()}) == 1
+    view = view_of(book.studies[0], book)
+    assert [entry.against is not None for entry in view.entries] == [False, True, True]
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ from cgipool.study.gather import RunHistory, commit_of, processor, split_rows
 from cgipool.study.sets import graphs_of
 from cgipool.study.store import Store, now
 from cgipool.task.metrics import classes_of, primary_of
-from cgipool.training.folder import split_folder
+from cgipool.training.folder import content_of, split_folder
 from cgipool.training.job import Job, Progress
 from cgipool.training.objective import checked_weights
 from cgipool.training.run import check_device, train_splits
@@ -293,7 +293,8 @@ class Runner:
             "started": legs.legs[0]["started"],
             "finished": now(),
             "seconds": round(legs.seconds, 3),
-            "data": run["content"],
+            # Without the edges that only some methods read: cells of one data set are compared whoever reads them.
+            "data": content_of(self.graphs[cell.dataset]),
             "splits": run["splits_content"],
         }
         graphs = self.graphs[cell.dataset]
