@@ -24,7 +24,7 @@ OTHER: dict[str, Any] = {
     "jumping": "concat", "ratio": 0.3, "mi": "kl", "alpha": 5.0, "alpha_proteins": 7.0, "own_loss": 3.0,
     "dropout": 0.4, "dropout_epochs": 1, "lr": 0.1, "schedule": "cosine", "warmup": 1, "weight_decay": 0.5,
     "clip": 0.01, "average": 0.9, "batch_size": 5, "shuffle": False, "epochs": 3, "patience": 1,
-    "label_smoothing": 0.3, "convs_per_level": 2, "residual": True, "kernel_edges": False,
+    "label_smoothing": 0.3, "convs_per_level": 2, "residual": True, "directed": True, "kernel_edges": False,
     "stop_by": "accuracy", "focal": 2.0, "balanced_batches": True,
     "negative": "batch", "encoding": "unit", "critic_weight_decay": 0.5,
 }  # fmt: skip

@@ -39,7 +39,7 @@ class Candidate:
 
 def candidates_for(graphs: GraphSet) -> list[Candidate]:
     """The candidates for a data set."""
-    strong = resolve_recipe("strong", {})(graphs.family, graphs.has_own_attributes)
+    strong = resolve_recipe("strong", {})(graphs.family, graphs.has_own_attributes, graphs.directed)
     steps = max(1, round(0.7 * graphs.n_graphs / strong.batch_size))
     strong = strong.but(epochs=min(MOST_EPOCHS, max(strong.epochs, math.ceil(FEWEST_STEPS / steps))))
     classical = [name for name in CLASSICAL if name != "wl-oa" or graphs.n_graphs <= LARGEST_KERNEL]

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from cgipool.data.graphs import GraphSet
 from cgipool.data.names import Names
+from cgipool.errors import UserError
 
 Hashes = NDArray[np.uint64]
 
@@ -39,6 +40,8 @@ def colours(graphs: GraphSet, rounds: int, *, labels: bool, edge_labels: bool) -
     A node starts with its labels, or with its degree. In each round its colour becomes a hash of its own and of the
     multiset of its neighbours' colours, each with the labels of the edge.
     """
+    if graphs.directed:
+        raise UserError(f"wl and wl-oa read edges without direction, and {graphs.name} is directed")
     if labels and graphs.category is not None:
         colour = _of_labels(graphs.category, graphs.category_names)
     else:

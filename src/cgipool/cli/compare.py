@@ -100,7 +100,7 @@ def compare(
         classes_of(graphs).but(positive)
     names += _controls(graphs, names)
     choose = resolve_recipe(recipe, merged(settings, parse_settings(changes or [])))
-    chosen = choose(graphs.family, graphs.has_own_attributes)
+    chosen = choose(graphs.family, graphs.has_own_attributes, graphs.directed)
     kind = split_kind or ("random" if time is None else "time")
     columns = {"time": time or "", "sample_weight": sample_weight or ""}
     study = comparison(graphs, data, names, chosen, splits, kind, seed, ensemble, seeds, **columns)

@@ -118,6 +118,9 @@ FEATURIZER = Annotated[
         'for its "atoms" and "bonds".',
     ),
 ]
+DIRECTED = Annotated[
+    bool, typer.Option("--directed", help="Keep the direction of edges. Default: add the missing reverses.")
+]
 SCAFFOLD_SPLITS = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Write N scaffold splits to DIR/scaffold-splits.json.")
 ]
@@ -139,6 +142,7 @@ def import_(
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first row that cannot be read.")] = False,
     largest_fragment: FRAGMENT = False,
     featurizer: FEATURIZER = None,
+    directed: DIRECTED = False,
     scaffold_splits: SCAFFOLD_SPLITS = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the scaffold splits.")] = 0,
     max_atoms: MAX_ATOMS = 3000,
@@ -160,6 +164,7 @@ def import_(
         largest_fragment=largest_fragment,
         featurizer=featurizer,
         unlabelled=unlabelled,
+        directed=directed,
         id=id_,
         max_atoms=max_atoms,
         max_size=parse_size(max_size),

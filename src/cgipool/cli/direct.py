@@ -4,6 +4,7 @@ import copy
 import functools
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -25,7 +26,8 @@ def with_import(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(**given: Any) -> None:
         chosen = {option.name.rstrip("_"): given.pop(option.name) for option in options}
-        command(**given | {"data": imported(given["data"], chosen)})
+        directed = bool(given.get("directed"))  # also a setting of the model
+        command(**given | {"data": imported(given["data"], chosen, directed)})
 
     parameters = [*own.parameters.values(), *options]
     run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -33,8 +35,8 @@ def with_import(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def imported(data: str, chosen: dict[str, Any]) -> str:
-    """The data set to load: `data` itself, or the folder in the cache that it was imported into."""
+def imported(data: str, chosen: dict[str, Any], directed: bool = False) -> str:
+    """The data set to load: `data` itself, or the folder in the cache that it was imported into, `directed` or not."""
     from cgipool.data.importers import ImportOptions
     from cgipool.data.importers.cached import import_cached, needs_import
 
@@ -48,7 +50,7 @@ def imported(data: str, chosen: dict[str, Any]) -> str:
             )
         return data
     with importing() as tell:
-        folder, saved = import_cached(Path(data), options, tell)
+        folder, saved = import_cached(Path(data), replace(options, directed=directed), tell)
     if saved is None:
         say(f"{data}: read from the cache ({folder})", err=True)
         return str(folder)

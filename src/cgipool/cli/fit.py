@@ -140,7 +140,7 @@ def _fit_one(data: str, out: Path, choose: "Choose", extra_graphs: str | None, r
     with downloading() as progress:
         graphs = load_dataset(data, progress=progress)
         extra = None if extra_graphs is None else load_dataset(extra_graphs, unlabelled=True, progress=progress)
-    recipe = choose(graphs.family, graphs.has_own_attributes)
+    recipe = choose(graphs.family, graphs.has_own_attributes, graphs.directed)
     nodes = graphs.n_nodes + (0 if extra is None else extra.n_nodes)
     tell_of_jobs(run["ensemble"], on_a_cpu(run["method"], recipe, run["ensemble"], nodes), run["device"], run["jobs"])
     try:

@@ -117,12 +117,13 @@ def facts_table(facts: Iterable[tuple[str, str]]) -> Table:
 
 def _facts(d: Mapping[str, Any]) -> list[tuple[str, str]]:
     nodes, edges, twins, called = d["node_columns"], d["edge_columns"], d["duplicates"], d["column_names"]
+    kind = "directed" if d["directed"] else "each counted once"
     facts = [
         ("name", d["name"]),
         ("graphs", f"{d['graphs']:,}"),
         ("nodes", f"{d['nodes']:,}, {d['nodes_per_graph']:.2f} per graph"),
         ("", f"from {d['smallest']} to {d['largest']}, median {d['median']:g}; {d['isolated_nodes']:,} isolated"),
-        ("edges", f"{d['edges']:,}, {d['edges_per_graph']:.2f} per graph (each counted once)"),
+        ("edges", f"{d['edges']:,}, {d['edges_per_graph']:.2f} per graph ({kind})"),
         *(_targets(d["targets"]) if d["targets"] else _classes(d["classes"])),
         ("node labels", _columns(nodes["labels"], called.get("category", ()))),
         ("node attributes", _floats(nodes["attributes"], called.get("attributes", ()))),

@@ -92,7 +92,7 @@ def train_alone(
     check_jobs(run["jobs"], run["device"])
     with downloading() as progress:
         graphs = load_dataset(data, progress=progress)
-    splits, recipe = draw(graphs), choose(graphs.family, graphs.has_own_attributes)
+    splits, recipe = draw(graphs), choose(graphs.family, graphs.has_own_attributes, graphs.directed)
     _tell_of_new_run(run)
     trainings = len(splits) * run["ensemble"]
     seconds = on_a_cpu(run["method"], recipe, trainings, graphs.n_nodes)
@@ -117,7 +117,7 @@ def train_by_all(
     with process_group(device) as ranks:
         with downloading() as progress:
             graphs = ranks.open(data, progress)
-        run = run | {"recipe": choose(graphs.family, graphs.has_own_attributes)}
+        run = run | {"recipe": choose(graphs.family, graphs.has_own_attributes, graphs.directed)}
         splits = ranks.splits_of_first(lambda: draw(graphs))
         if not ranks.first:
             try:

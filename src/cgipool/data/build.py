@@ -84,13 +84,17 @@ class CoalescedEdges:
     """[E, …] the given edge columns, in the order of the stored edges."""
     dropped: dict[str, int]
     """How many self-loops and repeats were removed and reverses added; kinds that did not occur are omitted."""
+    added: NDArray[np.bool_] | None = None
+    """[E] which are added reverses; None if there are none."""
 
 
-def coalesce(n_nodes: int, source: NDArray[Any], target: NDArray[Any], *columns: NDArray[Any] | None) -> CoalescedEdges:
+def coalesce(
+    n_nodes: int, source: NDArray[Any], target: NDArray[Any], *columns: NDArray[Any] | None, directed: bool = False
+) -> CoalescedEdges:
     """Sort edges into rows, remove self-loops and repeats (the first is kept) and complete one-way edges.
 
     Edge columns [R, …] are reordered too; an added reverse copies the columns of its edge. Without columns, the origin
-    of each edge is not tracked and large sets are sorted faster.
+    of each edge is not tracked and large sets are sorted faster. With `directed` an added reverse is no change.
     """
     _check_ends(n_nodes, source, target, *columns)
     dropped = {}
@@ -103,13 +107,17 @@ def coalesce(n_nodes: int, source: NDArray[Any], target: NDArray[Any], *columns:
     if rows > len(key):
         dropped["repeated edges"] = rows - len(key)
     ptr, disp = _rows(n_nodes, key)
+    added = None
     if not is_symmetric(ptr, disp):
         row, column = np.divmod(key, n_nodes)
         both = np.concatenate([key, column * n_nodes + row])
         both, origin = _unique(both, None if origin is None else np.concatenate([origin, origin]))
-        dropped["one-way edges completed"] = len(both) - len(key)
+        if directed:
+            added = ~np.isin(both, key)
+        else:
+            dropped["one-way edges completed"] = len(both) - len(key)
         ptr, disp = _rows(n_nodes, both)
-    return CoalescedEdges(ptr, disp, [None if c is None else c[origin] for c in columns], dropped)
+    return CoalescedEdges(ptr, disp, [None if c is None else c[origin] for c in columns], dropped, added)
 
 
 def _check_ends(n_nodes: int, source: NDArray[Any], target: NDArray[Any], *columns: NDArray[Any] | None) -> None:

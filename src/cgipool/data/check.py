@@ -67,6 +67,8 @@ def check(graphs: "GraphSet") -> None:
                 texts.check(name, count, thing)
         _column_names(graphs)
         _targets(graphs)
+        if graphs.directed and graphs.edge_weight is None:
+            raise UserError("a directed set needs edge weights, which are 0 where an edge does not exist")
         _edges(graphs)
     except UserError as error:
         raise UserError(f"{excerpt(graphs.name)}: {error}") from None

@@ -38,14 +38,16 @@ def from_networkx(
     edge_category_names: tuple[Names, ...] | None = None,
     label: str | Sequence[str] = "y",
     task: str = AUTO,
+    directed: bool = False,
 ) -> "GraphSet":
-    """The set of these graphs; names given fix the codes, otherwise the names that occur are sorted."""
+    """The set of these graphs; names given fix the codes, otherwise the names that occur are sorted. `directed` keeps
+    one-way edges as such."""
     parts = GraphParts([_read(i, graph) for i, graph in enumerate(graphs)])
     keys = (label,) if isinstance(label, str) else tuple(label)
     _warn_of_unread(graphs)
     category = _codes(parts.of_nodes("category"), category_names, "category")
     edge_category = _codes(parts.of_edges("edge_category"), edge_category_names, "edge category")
-    made = parts.graphset(name, np.full(len(graphs), -1), (), category, edge_category)
+    made = parts.graphset(name, np.full(len(graphs), -1), (), category, edge_category, directed)
     made = replace(made, node_names=_node_names(graphs), checked=True)
     return made if class_names == () else _labelled(made, graphs, keys, class_names, task)
 
@@ -70,7 +72,7 @@ def to_networkx(graphs: "GraphSet") -> list["networkx.Graph"]:
         target = source + graphs.edge_disp[first:last]
         rows = [edges(e) for e in range(first, last)]
         reverse = np.lexsort((source, target))
-        one_each = all(rows[e] == rows[r] for e, r in enumerate(reverse))
+        one_each = not graphs.directed and all(rows[e] == rows[r] for e, r in enumerate(reverse))
         graph = (networkx.Graph if one_each else networkx.DiGraph)()
         if graphs.is_labelled:
             targets = graphs.targets
@@ -78,7 +80,8 @@ def to_networkx(graphs: "GraphSet") -> list["networkx.Graph"]:
         keys = _node_keys(graphs, start, stop)
         graph.add_nodes_from((keys[p], nodes(start + p)) for p in range(stop - start))
         ends = ([keys[p] for p in end.tolist()] for end in (source, target))
-        graph.add_edges_from(zip(*ends, rows, strict=True))
+        found = zip(*ends, rows, strict=True)
+        graph.add_edges_from(edge for edge in found if not graphs.directed or edge[2]["weight"] != 0)
         made.append(graph)
     return made
 

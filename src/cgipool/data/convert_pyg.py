@@ -38,8 +38,9 @@ def from_pyg(
     category_names: tuple[Names, ...] | None = None,
     edge_category_names: tuple[Names, ...] | None = None,
     task: str = AUTO,
+    directed: bool = False,
 ) -> "GraphSet":
-    """The set of these graphs; with names given, labels are codes into them."""
+    """The set of these graphs; with names given, labels are codes into them. `directed` keeps one-way edges as such."""
     if hasattr(graphs, "edge_index"):
         raise UserError("from_pyg takes a list of Data: [data] of a single one, batch.to_data_list() of a Batch")
     held = [_held(i, data) for i, data in enumerate(graphs)]
@@ -51,7 +52,7 @@ def from_pyg(
     _warn_of_unread(graphs)
     category = _codes(parts.of_nodes("category", np.int64), category_names)
     edge_category = _codes(parts.of_edges("edge_category", np.int64), edge_category_names)
-    made = parts.graphset(name, np.full(len(graphs), -1), (), category, edge_category)
+    made = parts.graphset(name, np.full(len(graphs), -1), (), category, edge_category, directed)
     return made if class_names == () else labelled(made, y_rows(graphs), class_names, task)
 
 
@@ -96,7 +97,9 @@ def to_pyg(graphs: "GraphSet") -> list["Data"]:
     made = []
     for i in range(graphs.n_graphs):
         at = slice(*map(int, graphs.node_ptr[i : i + 2]))
-        span = slice(int(graphs.edge_ptr[at.start]), int(graphs.edge_ptr[at.stop]))
+        span: Any = slice(int(graphs.edge_ptr[at.start]), int(graphs.edge_ptr[at.stop]))
+        if graphs.directed:
+            span = torch.arange(span.start, span.stop)[edges["edge_weight"][span] != 0]
         columns = {key: values[at] for key, values in nodes.items()}
         hot = [torch.nn.functional.one_hot(codes[at], width).float() for codes, width in labels]
         columns["x"] = torch.cat(hot if attributes is None else [*hot, columns["attributes"].float()], 1)

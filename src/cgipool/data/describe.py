@@ -34,9 +34,10 @@ def describe(graphs: GraphSet) -> dict[str, Any]:
         "name": graphs.name,
         "graphs": graphs.n_graphs,
         "nodes": graphs.n_nodes,
-        "edges": graphs.n_edges // 2,
+        "edges": _edges(graphs),
+        "directed": graphs.directed,
         "nodes_per_graph": graphs.n_nodes / n,
-        "edges_per_graph": graphs.n_edges / 2 / n,
+        "edges_per_graph": _edges(graphs) / n,
         "smallest": int(sizes.min()),
         "median": float(np.median(sizes)),
         "largest": int(sizes.max()),
@@ -74,6 +75,13 @@ def _targets(graphs: GraphSet) -> list[dict[str, Any]]:
         values = {"smallest": known.min(), "largest": known.max(), "mean": known.mean()} if len(known) else {}
         columns.append({"name": name, "known": len(known)} | {what: float(value) for what, value in values.items()})
     return columns
+
+
+def _edges(graphs: GraphSet) -> int:
+    """How many edges there are: of an undirected set, half of those that are stored."""
+    if graphs.directed and graphs.edge_weight is not None:
+        return int(np.count_nonzero(graphs.edge_weight))
+    return graphs.n_edges // 2
 
 
 def _empty(graphs: GraphSet) -> int:

@@ -75,6 +75,9 @@ class GraphSet:
     """[G, T] target columns of regression or multi-label tasks; NaN where a value is missing."""
     table: Texts | None = None
     """[G · K] the fields of K further columns of the source, graph by graph. `column` gives one of them."""
+    directed: bool = False
+    """Whether edges have a direction. Every edge is stored both ways all the same; the weight of a way that does not
+    exist is 0."""
     dropped: dict[str, int] = field(default_factory=dict)
     """How this differs from its source, by name: "self-loops", "repeated edges", "one-way edges completed"."""
     checked: InitVar[bool] = False
@@ -169,19 +172,26 @@ class GraphSet:
         edge_weight: NDArray[Any] | None = None,
         edge_category: NDArray[Any] | None = None,
         edge_attributes: NDArray[Any] | None = None,
+        directed: bool = False,
         **node_columns: Any,
     ) -> "GraphSet":
         """A set from edge lists in any order, with self-loops, repeats and one-way edges.
 
         `sizes` [G] are the nodes of each graph; `source` and `target` number the nodes of the whole set from 0. Loops
         and repeats (the first stays) are taken out, a missing reverse is added with its edge's columns, and `dropped`
-        counts all three. Any other field of a GraphSet may be given by name.
+        counts all three. With `directed`, such a reverse has weight 0. Any other field of a GraphSet may be given by
+        name.
         """
         labels = build.whole("y", y)
         node_ptr = build.pointer(build.whole("sizes", sizes))
         ends = np.asarray(source), np.asarray(target)
-        edges = build.coalesce(int(node_ptr[-1]), *ends, edge_weight, edge_category, edge_attributes)
+        if directed and edge_weight is None:
+            edge_weight = np.ones(len(ends[0]), np.float32)
+        columns = (edge_weight, edge_category, edge_attributes)
+        edges = build.coalesce(int(node_ptr[-1]), *ends, *columns, directed=directed)
         weight, category, attributes = edges.columns
+        if directed and weight is not None and edges.added is not None:
+            weight = np.where(edges.added, np.float32(0.0), weight)
         if class_names is None:
             class_names = tuple(map(str, range(int(labels.max(initial=-1)) + 1)))
         return cls(
@@ -195,6 +205,7 @@ class GraphSet:
             edge_category=category,
             edge_attributes=attributes,
             dropped=edges.dropped,
+            directed=directed,
             **node_columns,
         )
 
@@ -230,6 +241,7 @@ class GraphSet:
             column_names=self.column_names,
             featurizer=self.featurizer,
             task=self.task,
+            directed=self.directed,
             targets=cut(self.targets, chosen),
             table=None if self.table is None else further.rows_of(self.table, len(further.names_of(self)), chosen),
             checked=True,

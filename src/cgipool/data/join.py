@@ -56,6 +56,7 @@ def join(sets: Sequence["GraphSet"], name: str | None = None) -> "GraphSet":
         table=_table(sets, shared) if shared else None,
         featurizer=first.featurizer if all(part.featurizer == first.featurizer for part in sets) else None,
         task=first.task,
+        directed=first.directed,
         **columns,
         checked=True,
     )
@@ -162,6 +163,8 @@ def check_alike(one: "GraphSet", other: "GraphSet") -> None:
         raise _different(one, other, "class_names")
     if other.task != one.task:
         raise _different(one, other, "tasks")
+    if other.directed != one.directed:
+        raise UserError(f"of {one.name} and {other.name} only one is directed")
     for what in COLUMNS:
         if _width(getattr(other, what)) != _width(getattr(one, what)):
             raise _different(one, other, f"columns_of_{what}")
@@ -217,7 +220,13 @@ class GraphParts:
         return np.concatenate([np.empty(0, np.int64), *ends])
 
     def graphset(
-        self, name: str, y: NDArray[np.signedinteger], class_names: Names, category: Coded, edge_category: Coded
+        self,
+        name: str,
+        y: NDArray[np.signedinteger],
+        class_names: Names,
+        category: Coded,
+        edge_category: Coded,
+        directed: bool = False,
     ) -> "GraphSet":
         """The set, with its labels as codes."""
         from cgipool.data.graphs import GraphSet
@@ -237,6 +246,7 @@ class GraphParts:
             edge_category_names=edge_category[1],
             edge_attributes=self.of_edges("edge_attributes", np.float32),
             node_truth=_alone("node_truth", self.of_nodes("node_truth", np.bool_)),
+            directed=directed,
         )
 
 

@@ -103,6 +103,7 @@ def load(folder: Path, mmap: bool) -> dict[str, Any]:
             "column_names": {str(what): _names(names) for what, names in index.get("column_names", {}).items()},
             "dropped": {str(what): int(count) for what, count in index["dropped"].items()},
             "task": str(index.get("task", "classification")),
+            "directed": bool(index.get("directed", False)),
         }
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise UserError(f"{folder / INDEX} is damaged: {excerpt(repr(error))}") from None

@@ -114,6 +114,8 @@ class GraphSetWriter:
         }
         if self._first.task != "classification":
             index["task"] = self._first.task
+        if self._first.directed:
+            index["directed"] = True
         if self._first.featurizer is not None:
             write_json(self._folder / FEATURES, self._first.featurizer)
         with (self._folder / INDEX).open("w", encoding="utf-8") as file:

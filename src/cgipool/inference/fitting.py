@@ -65,7 +65,7 @@ def fit(
     seed, ensemble = whole_number("seed", seed), whole_number("ensemble", ensemble, 1)
     method_named(method)
     check_device(device)
-    chosen = resolve_recipe(recipe, settings)(graphs.family, graphs.has_own_attributes)
+    chosen = resolve_recipe(recipe, settings)(graphs.family, graphs.has_own_attributes, graphs.directed)
     if start is not None:
         check_continues(start, method, chosen, ensemble)
         graphs = continued(start, graphs)

@@ -30,6 +30,7 @@ def build_network(
     levels: int = 3,
     convs_per_level: int = 1,
     residual: bool = False,
+    directed: bool = False,
     readout: str = "max-mean",
     jumping: str = "sum",
     ratio: float | int = 0.8,
@@ -57,14 +58,14 @@ def build_network(
         offered |= {"negative": negative, "encoding": encoding, "outputs": outputs}
     depth = levels * convs_per_level
     widths: list[Width] = [inputs] + [width] * (depth - 1)
-    convs = [convolution(conv, w, width, norm != "batch", inputs.edges) for w in widths]
+    convs = [convolution(conv, w, width, norm != "batch", inputs.edges, directed) for w in widths]
     pools = [chosen.pool(form, site=site, **offered) for site in range(levels)]
     own: Any = chosen.readout(**offered, jumping=jumping_named(jumping))
     read = own or _readout(width, readout, jumping, levels)
     normalise = NORMS[norm]
     norms: list[nn.Module] = [] if normalise is None else [normalise(width) for _ in range(depth)]
     head = Head(read.width + inputs.descriptors, width, outputs)
-    return Network(convs, pools, read, head, norms, residual=residual, gate=gate, dropout=dropout)
+    return Network(convs, pools, read, head, norms, residual=residual, directed=directed, gate=gate, dropout=dropout)
 
 
 def _readout(width: int, kind: str, jumping: str, levels: int) -> SumOfReadouts:

@@ -324,11 +324,29 @@ class TransformerConv(nn.Module):
         return _activated(out if self.bias is None else out + self.bias, relu)
 
 
+class BothWays(nn.Module):
+    """½ (conv_in(x, A) + conv_out(x, Aᵀ)): two convolutions of one kind, one along the edges and one against them
+    (after Rossi et al., 2023: Edge Directionality Improves Learning on Heterophilic Graphs, with α = ½)."""
+
+    def __init__(self, along: nn.Module, against: nn.Module) -> None:
+        super().__init__()
+        self.along, self.against = along, against
+
+    def forward(self, x: Tensor | Batch, level: Level, relu: bool = False) -> Tensor:
+        """The mean of both."""
+        return _activated(0.5 * (self.along(x, level) + self.against(x, level.reversed)), relu)
+
+
 CONVOLUTIONS = {"gcn": GCN, "gcn-root": RootGCN, "sage": SAGE, "gin": GIN, "gine": GINE, "transformer": TransformerConv}
 """The backbone's convolutions by name. Each may be built without the bias that it adds last."""
 
 
-def convolution(name: str, width: Width, out: int, bias: bool, edges: InputSize | None) -> nn.Module:
-    """The convolution of that name; `edges` is the width of the edge features, for those that read them."""
+def convolution(
+    name: str, width: Width, out: int, bias: bool, edges: InputSize | None, directed: bool = False
+) -> nn.Module:
+    """The convolution of that name; `edges` is the width of the edge features, for those that read them. `directed`
+    makes it two, one for each direction."""
+    if directed:
+        return BothWays(*(convolution(name, width, out, bias, edges) for _ in range(2)))
     built: Callable[..., nn.Module] = CONVOLUTIONS[name]
     return built(width, out, bias, edges) if hasattr(built, "reads_edges") else built(width, out, bias)

@@ -109,7 +109,8 @@ class Network(Model):
 
     It takes built parts, one pool per level and equally many convolutions for each; `build_network` makes them from
     settings. Without `norms` a level is pool(relu(conv(x))). With `residual`, what goes into a convolution is added to
-    what comes out, where both have one width. The paper's readout is Σ_l [max ‖ mean] over the nodes of level l.
+    what comes out, where both have one width. `directed` says that the convolutions read the direction of edges. The
+    paper's readout is Σ_l [max ‖ mean] over the nodes of level l.
     """
 
     def __init__(
@@ -121,13 +122,26 @@ class Network(Model):
         norms: Sequence[nn.Module] = (),
         *,
         residual: bool = False,
+        directed: bool = False,
         gate: str = "plain",
         dropout: float = 0.5,
     ) -> None:
         super().__init__(dropout)
-        self.residual, self.gate = residual, gate
+        self.residual, self.directed, self.gate = residual, directed, gate
         self.convs, self.pools, self.readout = nn.ModuleList(convs), nn.ModuleList(pools), readout
         self.norms, self.head = nn.ModuleList(norms), head
+
+    def check(self, graphs: GraphSet) -> None:
+        """Raise UserError also where edges have a direction, and the convolutions or a pool do not read it."""
+        super().check(graphs)
+        if graphs.directed and not self.directed:
+            raise UserError(f"{graphs.name} is directed: use directed=true, or import it without --directed")
+        if self.directed and not graphs.directed:
+            raise UserError(f"{graphs.name} is undirected, and the model reads directions: import it with --directed")
+        blind = [type(pool).__name__ for pool in self.pools if getattr(pool, "needs_undirected_edges", False)]
+        if self.directed and blind:
+            what = f"{blind[0]} makes new edges or reads them without direction"
+            raise UserError(f"{graphs.name} is directed, and {what}: use a pool that selects nodes")
 
     def forward(self, batch: Batch, keep: list[Tensor] | None = None) -> Output:
         """Return the output for a batch. `keep` sets the kept nodes of each level, [C] over the batch."""

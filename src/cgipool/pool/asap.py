@@ -38,6 +38,8 @@ class ASAP(nn.Module):
     the new graph, weighted by the diagonal of A'.
     """
 
+    needs_undirected_edges = True
+
     def __init__(
         self, dim: int, ratio: float | int = 0.8, *, slope: float = LEAK, dropout: float = 0.0, loops: bool = False
     ) -> None:

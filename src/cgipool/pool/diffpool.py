@@ -33,6 +33,8 @@ class DiffPool(nn.Module):
     No n × n matrix is formed: A S is a sparse product, and ‖A − S Sᵀ‖² = ‖A‖² − 2 tr(Sᵀ A S) + ‖Sᵀ S‖².
     """
 
+    needs_undirected_edges = True
+
     def __init__(self, dim: int, ratio: float | int = 0.8, site: int = 0, sizes: Sizes | None = None) -> None:
         super().__init__()
         self.ratio = check_ratio(ratio)

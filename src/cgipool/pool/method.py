@@ -13,8 +13,8 @@ from cgipool.errors import unknown
 FORMS = ("paper", "released")
 
 NETWORK = (
-    "form", "conv", "norm", "gate", "levels", "convs_per_level", "residual", "readout", "jumping", "ratio", "mi",
-    "alpha", "alpha_proteins", "own_loss", "negative", "encoding", "critic_weight_decay",
+    "form", "conv", "norm", "gate", "levels", "convs_per_level", "residual", "directed", "readout", "jumping", "ratio",
+    "mi", "alpha", "alpha_proteins", "own_loss", "negative", "encoding", "critic_weight_decay",
 )  # fmt: skip
 """Settings of a recipe that only the shared network and its pools read."""
 

@@ -27,6 +27,7 @@ class MinCutPool(nn.Module):
     PyG's layer, the cut uses A itself; the paper normalises A beforehand. A graph without edges has cut 0."""
 
     needs_positive_weights = True
+    needs_undirected_edges = True
 
     def __init__(self, dim: int, ratio: float | int = 0.8, site: int = 0, sizes: Sizes | None = None) -> None:
         super().__init__()

@@ -75,6 +75,8 @@ class PyGPool(nn.Module):
     and a split draws the same numbers alone or among others.
     """
 
+    needs_undirected_edges = True
+
     def __init__(self, layer: Callable[..., nn.Module], dim: int, ratio: float | int = 0.8, site: int = 0) -> None:
         super().__init__()
         ratio = check_ratio(ratio)

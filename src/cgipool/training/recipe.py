@@ -74,6 +74,12 @@ class Recipe:
     residual: bool = setting(
         False, "Add to each convolution's result what went in, where both have one width.", "Paper: no."
     )
+    directed: bool = setting(
+        False,
+        "Convolve along the edges and against them, with separate weights. For sets imported with --directed, where "
+        "it is used unless told otherwise.",
+        "Paper: no.",
+    )
     readout: str = setting(
         "max-mean",
         "Readout of a level: max-mean, mean, max or sum over its nodes.",
@@ -392,6 +398,7 @@ ADDED: dict[str, Any] = {
     "label_smoothing": 0.0,
     "convs_per_level": 1,
     "residual": False,
+    "directed": False,
     "featurizer": "auto",
     "wl": 0,
     "rwse": 0,
@@ -479,9 +486,9 @@ def recipe_named(recipe: str | Recipe, family: str = "molecules") -> Recipe:
 class Choose(Protocol):
     """From a family of data sets to its recipe."""
 
-    def __call__(self, family: str, own_attributes: bool = False) -> Recipe:
-        """`own_attributes` says that nodes have attributes, in a set that is not of the catalogue: these are used
-        unless the user said otherwise."""
+    def __call__(self, family: str, own_attributes: bool = False, directed: bool = False) -> Recipe:
+        """`own_attributes` says that nodes have attributes, in a set that is not of the catalogue, and `directed` that
+        edges have a direction: both are used unless the user said otherwise."""
 
 
 def resolve_recipe(recipe: str | Recipe, settings: dict[str, Any]) -> Choose:
@@ -500,9 +507,10 @@ def resolve_recipe(recipe: str | Recipe, settings: dict[str, Any]) -> Choose:
     else:
         by_family = {"molecules": RECIPES[recipe].but(**settings)}
 
-    def choose(family: str, own_attributes: bool = False) -> Recipe:
+    def choose(family: str, own_attributes: bool = False, directed: bool = False) -> Recipe:
         chosen = by_family.get(family, by_family["molecules"])
-        left_open = isinstance(recipe, str) and "attributes" not in settings
-        return chosen.but(attributes=True) if own_attributes and left_open else chosen
+        found = {"attributes": own_attributes, "directed": directed}
+        left_open = isinstance(recipe, str)
+        return chosen.but(**{name: True for name, has in found.items() if has and left_open and name not in settings})
 
     return choose

@@ -81,7 +81,7 @@ def train(
         graphs,
         splits,
         method=method,
-        recipe=choose(graphs.family, graphs.has_own_attributes),
+        recipe=choose(graphs.family, graphs.has_own_attributes, graphs.directed),
         seed=seed,
         ensemble=ensemble,
         device=device,

@@ -49,7 +49,7 @@ def read_edges(path: Path, name: str, options: ImportOptions, work: Work) -> Ite
         if (path / NODES).exists():
             nodes = stack.enter_context(Divided(path / NODES, ("node",), listed.number, cuts, work, size))
         for number in range(len(cuts) - 1):
-            piece = _piece(name, listed, edges, nodes, number)
+            piece = _piece(name, listed, edges, nodes, number, options.directed)
             first = first or next(iter(piece.skipped), None)
             if first is not None and options.strict:
                 break
@@ -67,7 +67,9 @@ def _cuts(graphs: int, size: int) -> Ints:
     return np.arange(pieces + 1) * graphs // pieces
 
 
-def _piece(name: str, listed: "_Graphs", edges: Divided, nodes: Divided | None, number: int) -> Imported:
+def _piece(
+    name: str, listed: "_Graphs", edges: Divided, nodes: Divided | None, number: int, directed: bool
+) -> Imported:
     """The graphs of one stretch."""
     first, last = edges.cuts[number : number + 2]
     ends = edges.bucket(number)
@@ -98,6 +100,7 @@ def _piece(name: str, listed: "_Graphs", edges: Divided, nodes: Divided | None, 
         graph_ids=[listed.ids[first + g] for g in np.flatnonzero(filled)],
         node_names=_names_of(keys, names, rank),
         column_names=column_names,
+        directed=directed,
         **edge_columns,
         **node_columns,
     )

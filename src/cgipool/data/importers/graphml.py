@@ -48,7 +48,7 @@ def read_graphml(path: Path, name: str, options: ImportOptions, work: Work) -> I
         ids["id"].append(printable(title))
         if about.side is not None:
             ids["split"].append(side_of(fields.get(about.side, "")))
-    graphs = columns.of(labelled.of(building.graph_set(name, ids["id"])))
+    graphs = columns.of(labelled.of(building.graph_set(name, ids["id"], options.directed)))
     if graphs.n_graphs < len(about.fields):
         graphs.dropped["graphs without a label"] = len(about.fields) - graphs.n_graphs
     yield Imported(graphs, ids, notes=(*about.notes, *labels.notes))
@@ -216,7 +216,7 @@ class _Building:
         self._nodes.add(title, [held for _, held in graph.nodes(data=True)])
         self._edges.add(title, [held for _, _, held in edges])
 
-    def graph_set(self, name: str, graph_ids: Sequence[str]) -> GraphSet:
+    def graph_set(self, name: str, graph_ids: Sequence[str], directed: bool) -> GraphSet:
         """The set of the graphs added, without labels."""
         self._builder.nodes, self._builder.edges = self._nodes.coded, self._edges.coded
         attributes, _ = self._nodes.floats()
@@ -224,4 +224,4 @@ class _Building:
         floats = {"attributes": attributes, "edge_attributes": edge_attributes, "edge_weight": weight}
         columns = self._nodes.column_names("") | self._edges.column_names("edge_")
         names = {"graph_ids": graph_ids, "node_names": self._names, "column_names": columns}
-        return self._builder.graph_set(name, [-1] * len(graph_ids), (), **floats, **names)
+        return self._builder.graph_set(name, [-1] * len(graph_ids), (), directed=directed, **floats, **names)

@@ -50,6 +50,8 @@ class ImportOptions:
     """A function with further features of atoms and bonds, MODULE:FUNCTION."""
     unlabelled: bool = False
     """Read no classes: the graphs are for predictions."""
+    directed: bool = False
+    """Keep the direction of edges."""
     id: str | None = None
     """The column with the ids."""
     max_atoms: int = MAX_ATOMS

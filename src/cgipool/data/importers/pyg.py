@@ -40,7 +40,10 @@ def read_pyg(path: Path, name: str, options: ImportOptions, work: Work) -> Itera
             raise UserError(f"its graphs have no y; {WITHOUT}")
         with parsing(path):
             data = [Data.from_dict(graph) for graph in held]
-            graphs, rows = GraphSet.from_pyg(data, name, class_names=()), [] if options.unlabelled else y_rows(data)
+            graphs, rows = (
+                GraphSet.from_pyg(data, name, class_names=(), directed=options.directed),
+                [] if options.unlabelled else y_rows(data),
+            )
         if options.unlabelled:
             yield Imported(graphs, {"row": range(1, graphs.n_graphs + 1)})
             return

@@ -68,9 +68,9 @@ FORMATS: dict[str, Format] = {
         molecules=True,
     ),
     "sdf": Format("molecular:read_sdf", (".sdf", ".sd", ".sdf.gz", ".sd.gz"), MOLECULES, molecules=True),
-    "graphml": Format("graphml:read_graphml", (".graphml",), TABLE),
-    "edges": Format("edges:read_edges", (), (*TABLE, "strict")),
-    "pyg": Format("pyg:read_pyg", (".pt", ".pth"), TABLE),
+    "graphml": Format("graphml:read_graphml", (".graphml",), (*TABLE, "directed")),
+    "edges": Format("edges:read_edges", (), (*TABLE, "strict", "directed")),
+    "pyg": Format("pyg:read_pyg", (".pt", ".pth"), (*TABLE, "directed")),
 }
 
 

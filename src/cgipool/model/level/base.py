@@ -41,6 +41,9 @@ NEW_EDGES = (
 )
 
 
+UNDIRECTED = "edges have a direction, and a pool has made new ones without; use a pool that selects nodes"
+
+
 class EdgeData(NamedTuple):
     """The edge data of a batch, by entry of its neighbour lists; data/batch.py explains the fields."""
 
@@ -54,6 +57,14 @@ class EdgeData(NamedTuple):
     def is_read(self) -> bool:
         """Whether there is any."""
         return any(len(column) for column in (self.code, self.floats, self.weight))
+
+    def turned(self) -> "EdgeData":
+        """The data of the reverse edges in place of the edges' own."""
+
+        def of_reverse(column: Tensor) -> Tensor:
+            return column.index_select(0, self.reverse) if len(column) else column
+
+        return self._replace(**{name: of_reverse(getattr(self, name)) for name in ("code", "floats", "weight")})
 
 
 class Origin(NamedTuple):
@@ -181,6 +192,11 @@ class Level(ABC):
     def edge_numbers(self) -> Tensor:
         """[E] which entry of the batch's neighbour lists each entry of this level's lists is."""
         raise UserError(NEW_EDGES)
+
+    @property
+    def reversed(self) -> "Level":
+        """The same level with every edge turned around: Aᵀ."""
+        raise UserError(UNDIRECTED)
 
     @property
     def entry_weights(self) -> tuple[Tensor, Tensor]:

@@ -58,6 +58,14 @@ class SparseLevel(Level):
         return self._entries.number
 
     @cached_property
+    def reversed(self) -> "SparseLevel":
+        """The level of Aᵀ, with the features of the edges that were turned around."""
+        data = self.origin.edges
+        if data is None or not len(data.reverse):
+            return self
+        return type(self)(self.nodes, self.origin._replace(edges=data.turned()), self.compact, lambda: self._entries)
+
+    @cached_property
     def degree(self) -> Tensor:
         """[C] living neighbours of each position."""
         if self.compact:

@@ -215,7 +215,7 @@ def train_distributed(
     Return the result on the first process and None on the others. Only the first process writes the folder `out` and
     calls `tell`. Processes restarted by torchrun resume the run in `out` that the earlier processes started.
     """
-    chosen = resolve_recipe(recipe, {})(graphs.family, graphs.has_own_attributes)
+    chosen = resolve_recipe(recipe, {})(graphs.family, graphs.has_own_attributes, graphs.directed)
     check_graphs(graphs)
     check_splits(splits, graphs.n_graphs)
     check_alone(graphs.sizes, chosen, method)
