@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier, RandomForestRegressor
 
 pytest.importorskip("rdkit", reason="needs the extra chem")
 
@@ -36,17 +36,22 @@ def examples(graphs: GraphSet, **more) -> Examples:
     return Examples(graphs, TRAIN, VAL, task_of(graphs), seed=5, **more)
 
 
-@pytest.mark.oracle("ecfp-rf", "ecfp-count-rf", "rdkit-rf")
+@pytest.mark.oracle("ecfp-rf", "ecfp-count-rf", "rdkit-rf", "rdkit-et")
 @pytest.mark.parametrize(
-    ("name", "features"),
-    [("ecfp-rf", ecfp_bits), ("ecfp-count-rf", ecfp_counts), ("rdkit-rf", rdkit_descriptors)],
+    ("name", "features", "kind"),
+    [
+        ("ecfp-rf", ecfp_bits, RandomForestClassifier),
+        ("ecfp-count-rf", ecfp_counts, RandomForestClassifier),
+        ("rdkit-rf", rdkit_descriptors, RandomForestClassifier),
+        ("rdkit-et", rdkit_descriptors, ExtraTreesClassifier),
+    ],
 )
-def test_classes_are_scikit_learns(name: str, features) -> None:
+def test_classes_are_scikit_learns(name: str, features, kind: type) -> None:
     graphs = PLAIN.relabelled(KIND // 2, ("alcohol", "amine", "other"))
     fitted = MODELS[name].fit(examples(graphs, class_weight="balanced"))
     MODELS[name].check_arrays(fitted.arrays, task_of(graphs))
     x = features(graphs)
-    forest = RandomForestClassifier(12, random_state=5, class_weight="balanced").fit(x[TRAIN], graphs.y[TRAIN])
+    forest = kind(12, random_state=5, class_weight="balanced").fit(x[TRAIN], graphs.y[TRAIN])
     found = MODELS[name].predict(fitted.arrays, graphs, task_of(graphs))
     assert np.allclose(found, forest.predict_proba(x), atol=1e-6)
     assert np.allclose(MODELS[name].predict(fitted.arrays, graphs[[3, 9]], task_of(graphs)), found[[3, 9]])

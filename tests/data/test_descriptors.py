@@ -36,7 +36,8 @@ def test_they_are_standardised_over_the_training_graphs(graphs: GraphSet) -> Non
     molecules = [Chem.MolFromSmiles(text) for text in SMILES]
     generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=32)
     computed = [
-        [*(read(one) for _, read in RDKit.descList), *generator.GetCountFingerprintAsNumPy(one)] for one in molecules
+        [*(read(one) for name, read in RDKit.descList if "Ipc" not in name), *generator.GetCountFingerprintAsNumPy(one)]
+        for one in molecules
     ]
     tpsa = np.array([0, 1, 4, np.nan, 16, 25, 36, 49])
     values = np.column_stack([tpsa, np.array(computed, dtype=float)])

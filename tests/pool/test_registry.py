@@ -34,6 +34,8 @@ NAMES = {
     "ecfp-rf",
     "ecfp-count-rf",
     "rdkit-rf",
+    "rdkit-et",
+    "rdkit-svm",
 }
 
 

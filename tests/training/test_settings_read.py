@@ -34,7 +34,7 @@ CHOICES = ("form", "gate", "readout", "jumping", "ratio", "mi", "alpha", "own_lo
 """Settings that some networks read and others do not."""
 
 
-ON_MOLECULES = ("ecfp-rf", "ecfp-count-rf", "rdkit-rf")
+ON_MOLECULES = ("ecfp-rf", "ecfp-count-rf", "rdkit-rf", "rdkit-et", "rdkit-svm")
 """Methods that need molecules."""
 
 

@@ -6,6 +6,7 @@ Each fits on the training graphs of a split, chooses its settings by the validat
 from cgipool.classical.base import Classical, Examples, Fitted
 from cgipool.classical.forest import Forest
 from cgipool.classical.kernel import Kernel
+from cgipool.classical.svm import DescriptorMachine
 from cgipool.data.molecule_descriptors import ecfp_bits, ecfp_counts, rdkit_descriptors
 
 __all__ = ["MODELS", "Classical", "Examples", "Fitted"]
@@ -16,5 +17,7 @@ MODELS: dict[str, Classical] = {
     "ecfp-rf": Forest("ecfp-rf", ecfp_bits),
     "ecfp-count-rf": Forest("ecfp-count-rf", ecfp_counts),
     "rdkit-rf": Forest("rdkit-rf", rdkit_descriptors),
+    "rdkit-et": Forest("rdkit-et", rdkit_descriptors, extra=True),
+    "rdkit-svm": DescriptorMachine(),
 }
 """By the name of the method in `cgipool.pool.METHODS`."""

@@ -6,9 +6,15 @@ Shapes: n graphs, C classes.
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
-from scipy.special import expit, log_softmax
+from scipy.special import expit, log_softmax, softmax
+
+from cgipool.classical.base import Examples
+from cgipool.task.base import Task
 
 Doubles = NDArray[np.float64]
+
+ABSENT = -1e4
+"""The decision for a class without training graphs."""
 
 WIDEST = 4.0
 """A scale is between e^-4 and e^4: decisions without one error would ask for an infinite one."""
@@ -46,3 +52,22 @@ def platt(decision: Doubles, target: Doubles) -> tuple[float, float]:
     bounds = [(np.exp(-WIDEST), np.exp(WIDEST)), (None, None)]
     a, b = minimize(loss, np.array([1.0, 0.0]), jac=True, bounds=bounds, method="L-BFGS-B").x
     return float(a), float(b)
+
+
+def outcome(task: Task, decision: Doubles) -> Doubles:
+    """[n, O] predictions from decisions."""
+    if task.name == "classification":
+        return softmax(decision, axis=1)
+    return expit(decision) if task.name == "multilabel" else decision
+
+
+def calibrated(examples: Examples, weight: Doubles, bias: Doubles, decision: Doubles) -> tuple[Doubles, Doubles]:
+    """Weights and biases whose decisions on the validation graphs are calibrated; values are left as they are."""
+    targets = examples.task.targets(examples.graphs, examples.val)
+    if examples.task.name == "classification":
+        scale = temperature(decision, targets)
+        return weight * scale, bias * scale
+    if examples.task.name == "multilabel":
+        scales, shifts = np.transpose([platt(*pair) for pair in zip(decision.T, targets.T, strict=True)])
+        return weight * scales, bias * scales + shifts
+    return weight, bias

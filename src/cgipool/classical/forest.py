@@ -1,13 +1,14 @@
 """Random forests on columns of numbers, kept as flat arrays of nodes.
 
-Breiman: Random Forests. Machine Learning 2001. Shapes: G graphs, n graphs, D columns, M nodes of all trees, T trees.
+Breiman: Random Forests. Machine Learning 2001. Geurts, Ernst, Wehenkel: Extremely Randomized Trees. Machine Learning
+2006. Shapes: G graphs, n graphs, D columns, M nodes of all trees, T trees.
 """
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor, RandomForestClassifier, RandomForestRegressor
 
 from cgipool.classical.base import Arrays, Doubles, Examples, Fitted, Ints
 from cgipool.data.graphs import GraphSet
@@ -29,8 +30,12 @@ class Forest:
     Several columns of targets have a forest each, of the graphs whose value is known.
     """
 
-    def __init__(self, title: str, features: Features) -> None:
+    def __init__(self, title: str, features: Features, extra: bool = False) -> None:
+        """`extra`: thresholds are drawn at random, and each tree sees all training graphs."""
         self.title, self.features = title, features
+        self.kinds = (
+            (ExtraTreesClassifier, ExtraTreesRegressor) if extra else (RandomForestClassifier, RandomForestRegressor)
+        )
 
     def fit(self, examples: Examples) -> Fitted:
         """Learn from the training graphs."""
@@ -43,7 +48,7 @@ class Forest:
         for place, column in enumerate(columns.T):
             known = np.flatnonzero(~np.isnan(column.astype(np.float64)))
             ids, of_known = examples.train[known], None if weight is None else weight[known]
-            trees += [tree | {"target": place} for tree in _grown(examples, x[ids], column[known], of_known)]
+            trees += [tree | {"target": place} for tree in self._grown(examples, x[ids], column[known], of_known)]
         return Fitted(_flat(trees, x.shape[1]), {"trees": float(len(trees))})
 
     def predict(self, arrays: Arrays, graphs: GraphSet, task: Task) -> Doubles:
@@ -59,6 +64,29 @@ class Forest:
             total[:, target] += arrays["value"][_leaf(arrays, x, root)]
         count = np.bincount(arrays["target"], minlength=total.shape[1])
         return (total / np.maximum(count, 1)[:, None]).reshape(graphs.n_graphs, task.outputs)
+
+    def _grown(
+        self, examples: Examples, x: NDArray[np.float32], y: NDArray[Any], weight: Doubles | None
+    ) -> list[dict[str, Any]]:
+        """The trees of one target, each with its nodes' column, threshold, left, right and value."""
+        task, settings = examples.task, {"n_estimators": TREES, "random_state": examples.seed}
+        if len(y) == 0:
+            return [_single(np.array([examples.task.baseline(examples.graphs, examples.train)[0]]))]
+        if task.name == "regression":
+            # Breiman's choice for regression; scikit-learn's, all columns at each node, takes three times as long.
+            grown: Any = self.kinds[1](max_features=1 / 3, **settings).fit(x, y, weight)
+            return [_nodes(each.tree_, each.tree_.value[:, 0, :]) for each in grown.estimators_]
+        grown = self.kinds[0](class_weight=examples.class_weight, **settings).fit(x, y, weight)
+        if task.name == "multilabel":
+            place = np.flatnonzero(grown.classes_ == 1.0)
+            trees = [each.tree_ for each in grown.estimators_]
+            return [_nodes(tree, _shares(tree)[:, place].sum(1, keepdims=True)) for tree in trees]
+        found = []
+        for each in grown.estimators_:
+            shares = np.zeros((each.tree_.node_count, task.outputs))
+            shares[:, grown.classes_] = _shares(each.tree_)
+            found.append(_nodes(each.tree_, shares))
+        return found
 
     def check_arrays(self, arrays: Arrays, task: Task) -> None:
         """Raise ValueError unless the arrays are those of trees for this task."""
@@ -87,27 +115,6 @@ class Forest:
 
 def _within(values: NDArray[Any], end: int) -> bool:
     return bool((values >= 0).all() and (values < end).all())
-
-
-def _grown(examples: Examples, x: NDArray[np.float32], y: NDArray[Any], weight: Doubles | None) -> list[dict[str, Any]]:
-    """The trees of one target, each with its nodes' column, threshold, left, right and value."""
-    task, settings = examples.task, {"n_estimators": TREES, "random_state": examples.seed}
-    if len(y) == 0:
-        return [_single(np.array([examples.task.baseline(examples.graphs, examples.train)[0]]))]
-    if task.name == "regression":
-        # Breiman's choice for regression; scikit-learn's, all columns at each node, takes three times as long.
-        grown: Any = RandomForestRegressor(max_features=1 / 3, **settings).fit(x, y, weight)
-        return [_nodes(each.tree_, each.tree_.value[:, 0, :]) for each in grown.estimators_]
-    grown = RandomForestClassifier(class_weight=examples.class_weight, **settings).fit(x, y, weight)
-    if task.name == "multilabel":
-        place = np.flatnonzero(grown.classes_ == 1.0)
-        return [_nodes(each.tree_, _shares(each.tree_)[:, place].sum(1, keepdims=True)) for each in grown.estimators_]
-    found = []
-    for each in grown.estimators_:
-        shares = np.zeros((each.tree_.node_count, task.outputs))
-        shares[:, grown.classes_] = _shares(each.tree_)
-        found.append(_nodes(each.tree_, shares))
-    return found
 
 
 def _shares(tree: Any) -> Doubles:

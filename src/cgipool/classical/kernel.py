@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge
 from sklearn.svm import LinearSVC
 
 from cgipool.classical.base import Arrays, Doubles, Examples, Fitted, Ints, score
-from cgipool.classical.calibration import platt, temperature
+from cgipool.classical.calibration import ABSENT, calibrated, outcome
 from cgipool.classical.wl import ColourCounts, Hashes, colours, entries, matrix, squared_norms
 from cgipool.data.graphs import GraphSet
 from cgipool.data.structure import remembered
@@ -37,9 +36,6 @@ COSTS = (0.01, 0.1, 1.0, 10.0)
 
 PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)
 """Penalties of ridge regression to choose from."""
-
-ABSENT = -1e4
-"""The decision for a class without training graphs."""
 
 ARRAYS = ("feature", "weight", "bias", "depth", "labels", "edge_labels")
 
@@ -67,12 +63,12 @@ class Kernel:
         for depth, cost in itertools.product(DEPTHS, PENALTIES if regression else COSTS):
             x = _scaled(blocks[: depth + 1], None if regression else norms[: depth + 1])
             weight, bias = _learned(examples, x[examples.train], cost)
-            found = score(examples, _outcome(task, np.asarray(x[examples.val] @ weight + bias)))
+            found = score(examples, outcome(task, np.asarray(x[examples.val] @ weight + bias)))
             if chosen is None or found > best:
                 best, chosen = found, (depth, cost, weight, bias, x[examples.val])
         assert chosen is not None
         depth, cost, weight, bias, x_val = chosen
-        weight, bias = _calibrated(examples, weight, bias, np.asarray(x_val @ weight + bias))
+        weight, bias = calibrated(examples, weight, bias, np.asarray(x_val @ weight + bias))
         used = np.flatnonzero(np.any(weight != 0.0, axis=1))
         feature = np.concatenate(vocabulary[: depth + 1])[used]
         order = np.argsort(feature)
@@ -100,7 +96,7 @@ class Kernel:
             norm += squared_norms(found, graphs.n_graphs)
         if task.name != "regression":
             total *= _inverse(norm)[:, None]
-        return _outcome(task, total + arrays["bias"])
+        return outcome(task, total + arrays["bias"])
 
     def check_arrays(self, arrays: Arrays, task: Task) -> None:
         """Raise ValueError unless the arrays are those of a fitted kernel machine for this task."""
@@ -141,13 +137,6 @@ def _scaled(blocks: list[sp.csr_matrix], norms: list[Doubles] | None) -> sp.csr_
 def _inverse(squared: Doubles) -> Doubles:
     """1 / length; 0 for a graph without nodes."""
     return np.where(squared > 0.0, 1.0 / np.sqrt(np.maximum(squared, 1e-300)), 0.0)
-
-
-def _outcome(task: Task, decision: Doubles) -> Doubles:
-    """[n, O] predictions from decisions."""
-    if task.name == "classification":
-        return softmax(decision, axis=1)
-    return expit(decision) if task.name == "multilabel" else decision
 
 
 def _learned(examples: Examples, x: sp.csr_matrix, cost: float) -> tuple[Doubles, Doubles]:
@@ -200,15 +189,3 @@ def _machine(examples: Examples, x: sp.csr_matrix, y: Any, weight: Doubles | Non
         # At a large C the last digits of a solution take many more passes; validation decides what it is worth.
         warnings.simplefilter("ignore", ConvergenceWarning)
         return machine.fit(x, y, sample_weight=weight)
-
-
-def _calibrated(examples: Examples, weight: Doubles, bias: Doubles, decision: Doubles) -> tuple[Doubles, Doubles]:
-    """Weights and biases whose decisions on the validation graphs are calibrated; values are left as they are."""
-    targets = examples.task.targets(examples.graphs, examples.val)
-    if examples.task.name == "classification":
-        scale = temperature(decision, targets)
-        return weight * scale, bias * scale
-    if examples.task.name == "multilabel":
-        scales, shifts = np.transpose([platt(*pair) for pair in zip(decision.T, targets.T, strict=True)])
-        return weight * scales, bias * scales + shifts
-    return weight, bias

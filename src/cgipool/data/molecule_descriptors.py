@@ -4,6 +4,7 @@ Rogers and Hahn: Extended-Connectivity Fingerprints. J. Chem. Inf. Model. 2010.
 """
 
 import importlib.util
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -17,6 +18,9 @@ from cgipool.errors import UserError
 
 RADIUS, BITS = 2, 2048
 """ECFP4, folded to this many columns."""
+
+SLOW = ("Ipc", "AvgIpc")
+"""Descriptors that are left out: they take most of the time on large molecules, and Ipc overflows there."""
 
 LARGEST = 1e30
 """Descriptors are cut off here: a few grow with the factorial of a molecule's size, and trees read 32-bit floats."""
@@ -51,7 +55,7 @@ def rdkit_names() -> Names:
     """The 2D descriptors that the installed RDKit computes."""
     from rdkit.Chem import Descriptors
 
-    return tuple(name for name, _ in Descriptors.descList)
+    return tuple(name for name, _ in Descriptors.descList if name not in SLOW)
 
 
 def rdkit_values(graphs: GraphSet, names: Names) -> NDArray[np.float64]:
@@ -64,12 +68,21 @@ def rdkit_values(graphs: GraphSet, names: Names) -> NDArray[np.float64]:
         from rdkit import rdBase
         from rdkit.Chem import Descriptors
 
+        computes = [compute for name, compute in Descriptors.descList if name in known]
         with rdBase.BlockLogs():
-            rows = [list(Descriptors.CalcMolDescriptors(m, missingVal=np.nan).values()) for m in _molecules(graphs)]
+            rows = [[_value(compute, molecule) for compute in computes] for molecule in _molecules(graphs)]
         return np.array(rows, dtype=np.float64).reshape(graphs.n_graphs, len(known)).clip(-LARGEST, LARGEST)
 
     values = remembered(graphs, "rdkit", make)
     return values if names == known else values[:, [known.index(name) for name in names]]
+
+
+def _value(compute: Callable[[Any], float], molecule: Any) -> float:
+    """A descriptor; NaN where RDKit raises an error, as it does for some exotic atoms."""
+    try:
+        return compute(molecule)
+    except Exception:
+        return math.nan
 
 
 def _ecfp(graphs: GraphSet, counts: bool, bits: int = BITS) -> NDArray[np.float32]:

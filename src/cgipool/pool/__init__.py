@@ -231,6 +231,28 @@ METHODS: dict[str, Method] = {
         ignores=(*NETWORK, *CLASSICAL, "features", "kernel_edges"),
         of_molecules=True,
     ),
+    "rdkit-et": Method(
+        title="RDKit descriptors + extra trees",
+        about="no network: RDKit's 2D descriptors of a molecule, and extremely randomised trees",
+        paper="control, after Geurts, Ernst, Wehenkel: Extremely Randomized Trees. Machine Learning 2006; descriptors "
+        "of rdkit.Chem.Descriptors",
+        build=None,
+        architecture="classical",
+        kind="control",
+        ignores=(*NETWORK, *CLASSICAL, "features", "kernel_edges"),
+        of_molecules=True,
+    ),
+    "rdkit-svm": Method(
+        title="RDKit descriptors, ECFP counts + SVM",
+        about="no network: a kernel of RDKit's 2D descriptors and atom environments, and a support vector machine",
+        paper="control, after Ralaivola, Swamidass, Saigo, Baldi: Graph Kernels for Chemical Informatics. Neural "
+        "Networks 2005",
+        build=None,
+        architecture="classical",
+        kind="control",
+        ignores=(*NETWORK, *CLASSICAL, "features", "kernel_edges"),
+        of_molecules=True,
+    ),
 }
 
 NETWORKS = tuple(name for name, method in METHODS.items() if not method.classical)
