@@ -76,5 +76,12 @@ fuzz: .venv/dev
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
+# For benchmarks/chemprop.py alone: chemprop needs other versions of RDKit than the lock files have.
+.venv-chemprop: constraints.txt
+	$(PYTHON) -m venv $@
+	grep '^torch==' constraints.txt > $@/constraints.txt
+	$@/bin/python -m pip install --quiet --constraint $@/constraints.txt chemprop==2.3.1
+	touch $@
+
 clean:
-	rm -rf .venv build dist runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-chemprop build dist runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
