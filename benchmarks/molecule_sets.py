@@ -166,11 +166,10 @@ def wanted(options: argparse.Namespace, method: str) -> Iterator[tuple[Molecules
     """The sets and splits that a method has no result for."""
     for name in options.sets or SETS:
         count = min(options.splits or SETS[name].splits, SETS[name].splits)
-        missing = [split for split in range(count) if not Store(method).has(name, split)]
-        if missing:
-            molecules = read(name)
-            for split in molecules.splits(missing):
-                yield molecules, split
+        for index in range(count):
+            if not Store(method).has(name, index):
+                molecules = read(name)  # anew, so that what a training computes of its molecules is counted each time
+                yield molecules, molecules.splits([index])[0]
 
 
 def table(against: str = "auto") -> list[list[str]]:
