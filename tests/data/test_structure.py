@@ -9,7 +9,7 @@ import pytest
 
 from cgipool.data import Encoder, GraphSet, motifs
 from cgipool.data.columns import degree_codes, label_codes
-from cgipool.data.structure import COMMON, return_probabilities, wl_colours
+from cgipool.data.structure import COMMON, laplacian_encodings, return_probabilities, wl_colours
 from cgipool.errors import UserError
 
 
@@ -184,3 +184,71 @@ def test_walks_beside_attributes() -> None:
     assert alone.encode(replace(graphs, attributes=None)).floats is not None
     with pytest.raises(UserError, match="random: 0 attribute columns where 2 were fitted"):
         encoder.encode(replace(graphs, attributes=None))
+
+
+def by_numpy(graphs: GraphSet, count: int) -> np.ndarray:
+    """The same by projections on the eigenspaces, graph by graph."""
+    made = []
+    for graph in graphs.to_networkx():
+        n = graph.number_of_nodes()
+        adjacency = networkx.to_numpy_array(graph, nodelist=range(n), weight=None)
+        root = np.sqrt(adjacency.sum(1))
+        scale = np.outer(root, root)
+        laplacian = np.diag((root > 0) * 1.0) - np.divide(adjacency, scale, out=np.zeros((n, n)), where=scale > 0)
+        values, vectors = np.linalg.eigh(laplacian)
+        columns = np.zeros((n, count))
+        for j, value in enumerate(values[values > 1e-6][:count]):
+            basis = vectors[:, np.abs(values - value) < 1e-6]
+            columns[:, j] = np.sqrt((basis @ basis.T).diagonal() / basis.shape[1])
+        made.append(columns)
+    return np.concatenate(made)
+
+
+@pytest.mark.parametrize("dense", [1, 400])
+@pytest.mark.parametrize("stretch", [60, 1 << 22])
+def test_laplacian_encodings_are_those_of_numpy(dense: int, stretch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cgipool.data.structure.DENSE", dense)
+    monkeypatch.setattr("cgipool.data.structure.SPARE", 2)
+    monkeypatch.setattr("cgipool.data.structure.STRETCH", stretch)
+    graphs = labelled(30, seed=1)
+    np.testing.assert_allclose(laplacian_encodings(graphs, 5), by_numpy(graphs, 5), atol=1e-6)
+    rings = GraphSet.from_networkx(
+        [networkx.cycle_graph(6), networkx.star_graph(7), networkx.empty_graph(3), networkx.complete_graph(9)], "rings",
+        class_names=(),
+    )  # fmt: skip
+    found = laplacian_encodings(rings, 4)
+    np.testing.assert_allclose(found, by_numpy(rings, 4), atol=1e-6)
+    np.testing.assert_allclose(found[:6], np.sqrt(1 / 6), atol=1e-6)
+
+
+def test_laplacian_encodings_go_with_the_nodes() -> None:
+    """Another order of the nodes gives the same rows in that order; where an eigenvalue is simple, they are |v|."""
+    graph = networkx.path_graph(7)
+    graph.add_edge(0, 2)
+    order = np.random.default_rng(0).permutation(7)
+    moved = networkx.relabel_nodes(graph, dict(enumerate(order.tolist())))
+    other = networkx.Graph()
+    other.add_nodes_from(range(7))
+    other.add_edges_from(moved.edges)
+    one, two = (laplacian_encodings(GraphSet.from_networkx([g], "g", class_names=()), 3) for g in (graph, other))
+    np.testing.assert_allclose(two[order], one, atol=1e-6)
+    values, vectors = np.linalg.eigh(networkx.normalized_laplacian_matrix(graph, nodelist=range(7)).toarray())
+    assert np.diff(values).min() > 1e-3
+    np.testing.assert_allclose(one, np.abs(vectors[:, 1:4]), atol=1e-6)
+
+
+def test_all_structure_in_one_encoder() -> None:
+    graphs = labelled()
+    encoder = Encoder.fit(graphs, np.arange(30), rwse=2, lappe=3)
+    assert encoder.n_floats == 5
+    values = np.concatenate([return_probabilities(graphs, 2), laplacian_encodings(graphs, 3)], 1).astype(np.float64)
+    train = values[: graphs.node_ptr[30]]
+    scale = np.where(train.std(0) > 0, train.std(0), 1.0)
+    np.testing.assert_allclose(encoder.encode(graphs).floats, (values - train.mean(0)) / scale, rtol=1e-5, atol=1e-6)
+    again = Encoder.from_json(encoder.to_json())
+    assert again == encoder
+    np.testing.assert_allclose(
+        again.encode(graphs.subset([4])).floats,
+        encoder.encode(graphs).floats[graphs.node_ptr[4] : graphs.node_ptr[5]],
+        atol=1e-5,
+    )

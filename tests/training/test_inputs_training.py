@@ -21,7 +21,7 @@ from cgipool.training.recipe import PAPER, Recipe
 from cgipool.training.stacked.host import train_together
 from small import random_graphs
 
-STRUCTURE: dict[str, Any] = {"wl": 2, "rwse": 3, "features": "label+degree", "attributes": True}
+STRUCTURE: dict[str, Any] = {"wl": 2, "rwse": 3, "lappe": 2, "features": "label+degree", "attributes": True}
 SMALL: dict[str, Any] = {"width": 8, "batch_size": 16, "epochs": 2, "lr": 0.005}
 
 

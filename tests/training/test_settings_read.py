@@ -72,6 +72,7 @@ def test_every_setting_is_either_tried_or_always_read() -> None:
         "featurizer",
         "wl",
         "rwse",
+        "lappe",
         "descriptors",
         "impute",
         "rdkit_descriptors",

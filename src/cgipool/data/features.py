@@ -32,7 +32,7 @@ from cgipool.data.columns import (
 from cgipool.data.descriptors import Descriptors
 from cgipool.data.graphs import GraphSet
 from cgipool.data.names import Names
-from cgipool.data.structure import COMMON, return_probabilities, wl_colours
+from cgipool.data.structure import COMMON, laplacian_encodings, return_probabilities, wl_colours
 from cgipool.errors import UserError, counted, unknown
 
 SOURCES = ("auto", "label", "degree", "label+degree")
@@ -138,7 +138,8 @@ class Encoder(Columns):
     seen: tuple[tuple[bool, ...], ...]
     """Per category column and value, whether it may use its own column; the rest go to "other"."""
     mean: tuple[float, ...] | None = None
-    """Per float column (attributes, then return probabilities), the mean over the training nodes; None without any."""
+    """Per float column (attributes, return probabilities, Laplacian encodings), the mean over the training nodes; None
+    without any."""
     scale: tuple[float, ...] | None = None
     """Per float column, the standard deviation over the training nodes, 1 where it is 0."""
     edges: EdgeEncoder | None = None
@@ -149,9 +150,11 @@ class Encoder(Columns):
     merged: tuple[bool, ...] = ()
     """Per round, whether any training node is in "other"."""
     rwse: int = 0
-    """Steps of the random walk (RWSE) whose return probabilities are the last float columns."""
+    """Steps of the random walk (RWSE) whose return probabilities are float columns behind the attributes."""
     reads: Names = ()
     """The node label columns that are read, by name; without names, all by position."""
+    lappe: int = 0
+    """Eigenvectors of the Laplacian, which are the last float columns."""
     descriptors: Descriptors | None = None
     """The numbers of whole graphs that are read."""
 
@@ -167,6 +170,7 @@ class Encoder(Columns):
         edges: bool = False,
         wl: int = 0,
         rwse: int = 0,
+        lappe: int = 0,
         featurizer: str = "auto",
         descriptors: Names = (),
         impute: str = "none",
@@ -194,7 +198,7 @@ class Encoder(Columns):
             names.append(tuple(compress(colours.names, common)))
             seen += (tuple(compress(here, common)),)
             merged.append(any(compress(here, ~common)))
-        values = _floats_of(graphs, attributes, rwse)
+        values = _floats_of(graphs, attributes, rwse, lappe)
         nothing = f"{graphs.name}: no training nodes to standardise the attributes by"
         mean, scale = (None, None) if values is None else moments(values, lambda: node_stretches(graphs, ids), nothing)
         has_edges = graphs.edge_category is not None or graphs.edge_attributes is not None
@@ -205,7 +209,19 @@ class Encoder(Columns):
             Descriptors.fit(graphs, ids, *described) if descriptors or rdkit_descriptors or fingerprints else None
         )
         return cls(
-            source, vocabulary, tuple(names), seen, mean, scale, of_edges, wl, tuple(merged), rwse, reads, of_graphs
+            source,
+            vocabulary,
+            tuple(names),
+            seen,
+            mean,
+            scale,
+            of_edges,
+            wl,
+            tuple(merged),
+            rwse,
+            reads,
+            lappe,
+            of_graphs,
         )
 
     def _has_other(self, j: int) -> bool:
@@ -295,11 +311,11 @@ class Encoder(Columns):
     def _floats(self, graphs: GraphSet) -> Rows | None:
         if self.mean is None:
             return None
-        fitted = len(self.mean) - self.rwse
+        fitted = len(self.mean) - self.rwse - self.lappe
         width = 0 if graphs.attributes is None else graphs.attributes.shape[1]
         if fitted and width != fitted:
             raise other_width(graphs, width, "attribute column", fitted)
-        values = _floats_of(graphs, fitted > 0, self.rwse)
+        values = _floats_of(graphs, fitted > 0, self.rwse, self.lappe)
         return None if values is None else self.standardised(values)
 
     def to_json(self) -> dict[str, Any]:
@@ -324,7 +340,7 @@ class Encoder(Columns):
             raise UserError(f"not a saved encoder: {error!r}") from None
 
 
-LATER: dict[str, Any] = {"descriptors": None, "edges": None, "wl": 0, "merged": (), "rwse": 0, "reads": ()}
+LATER: dict[str, Any] = {"descriptors": None, "edges": None, "wl": 0, "merged": (), "rwse": 0, "lappe": 0, "reads": ()}
 """Parts of an encoder that files of earlier versions lack, with what their absence means."""
 
 
@@ -369,12 +385,13 @@ def _node_codes(graphs: GraphSet, source: str, reads: Names) -> Codes:
     return labels if source == "label" else side_by_side(labels, degree_codes(graphs))
 
 
-def _floats_of(graphs: GraphSet, attributes: bool, rwse: int) -> "NDArray[np.float32] | SideBySide | None":
-    """[N, D] the float columns of the nodes: attributes, then return probabilities."""
+def _floats_of(graphs: GraphSet, attributes: bool, rwse: int, lappe: int) -> "NDArray[np.float32] | SideBySide | None":
+    """[N, D] the float columns of the nodes: attributes, return probabilities, Laplacian encodings."""
     if attributes and graphs.attributes is None:
         raise UserError(f"{graphs.name} has no node attributes")
     parts = [np.asarray(graphs.attributes)] if attributes else []
     parts += [return_probabilities(graphs, rwse)] if rwse else []
+    parts += [laplacian_encodings(graphs, lappe)] if lappe else []
     return (parts[0] if len(parts) == 1 else SideBySide(parts)) if parts else None
 
 

@@ -1,6 +1,6 @@
-"""What the structure of graphs tells of their nodes: Weisfeiler–Lehman colours and random-walk encodings.
+"""What the structure of graphs tells of their nodes: Weisfeiler–Lehman colours, random-walk and Laplacian encodings.
 
-Both are computed once for a set and kept with it in memory. Shapes: G graphs, N nodes, K label columns.
+All are computed once for a set and kept with it in memory. Shapes: G graphs, N nodes, K label columns.
 """
 
 import hashlib
@@ -17,6 +17,7 @@ from cgipool.data.columns import STRETCH, Codes, label_codes
 from cgipool.data.graphs import GraphSet
 from cgipool.data.names import Names
 
+Doubles = NDArray[np.float64]
 Words = NDArray[np.uint64]
 T = TypeVar("T")
 
@@ -150,3 +151,80 @@ def _walk(graphs: GraphSet, ids: NDArray[np.int64], found: NDArray[np.float32]) 
                 before, power = power, walk @ power
             diagonal[:, t - 1] += np.einsum("ij,ij->i", before if t % 2 else power, power)
     found[nodes] = diagonal
+
+
+EQUAL = 1e-6
+"""Eigenvalues that differ by less are one. They lie between 0 and 2."""
+
+DENSE = 400
+"""Of larger graphs only the eigenvectors that are needed are computed, and of smaller ones all, many at a time."""
+
+SPARE = 16
+"""So many further eigenvectors are computed, as the last that is wanted may share its eigenvalue with some."""
+
+
+def laplacian_encodings(graphs: GraphSet, count: int) -> NDArray[np.float32]:
+    """[N, count] the absolute entries of the eigenvectors of I − D^-½ A D^-½ with the smallest eigenvalues above 0; 0
+    where a graph has fewer.
+
+    Where m eigenvectors share an eigenvalue, and so are any basis of their space, an entry is √(Σ v² / m) over them.
+    This depends on neither basis nor signs, so that the encodings are the same for every order of the nodes.
+    """
+
+    def compute() -> NDArray[np.float32]:
+        found = np.zeros((graphs.n_nodes, count), np.float32)
+        sizes = graphs.sizes
+        for size in np.unique(sizes[sizes > 1]).tolist():
+            ids = np.flatnonzero(sizes == size)
+            step = max(1, STRETCH // size**2)
+            for start in range(0, len(ids), step):
+                some = ids[start : start + step]
+                nodes = graphs.node_ptr[some][:, None] + np.arange(size)
+                found[nodes] = _eigenspaces(graphs.subset(some), size, count)
+        return found
+
+    return remembered(graphs, ("laplacian", count), compute)
+
+
+def _eigenspaces(graphs: GraphSet, size: int, count: int) -> Doubles:
+    """[G, size, count] the encodings of graphs of one size."""
+    from scipy.linalg import eigh
+
+    degree, source = graphs.degree.astype(np.float64), graphs.edge_source
+    target = source + graphs.edge_disp
+    matrix = np.zeros((graphs.n_graphs, size, size))
+    matrix[source // size, source % size, target % size] = -1.0 / np.sqrt(degree[source] * degree[target])
+    diagonal = np.arange(size)
+    matrix[:, diagonal, diagonal] = (degree > 0).reshape(-1, size)  # an isolated node has the eigenvalue 0
+    if size <= DENSE:
+        solved = zip(*np.linalg.eigh(matrix), strict=True)
+        return np.stack([_averaged(values, vectors, count) for values, vectors in solved])
+    made = np.empty((graphs.n_graphs, size, count))
+    for place, one in enumerate(matrix):
+        trivial = _components(graphs.subset([place]))
+        last = min(size, trivial + count + SPARE) - 1
+        values, vectors = eigh(one, subset_by_index=[0, last])
+        if last < size - 1 and values[-1] - values[min(trivial + count, last) - 1] < EQUAL:
+            values, vectors = eigh(one)
+        made[place] = _averaged(values, vectors, count)
+    return made
+
+
+def _components(graph: GraphSet) -> int:
+    """How many connected components a graph has: the multiplicity of the eigenvalue 0."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    target = graph.edge_source + graph.edge_disp
+    adjacency = csr_array((np.ones(graph.n_edges), target, graph.edge_ptr), (graph.n_nodes,) * 2)
+    return int(connected_components(adjacency, directed=False, return_labels=False))
+
+
+def _averaged(values: Doubles, vectors: Doubles, count: int) -> Doubles:
+    """[n, count] the encodings by ascending eigenvalues [m] with their eigenvectors [n, m]."""
+    space = np.cumsum(np.diff(values, prepend=values[0]) >= EQUAL)
+    squares = np.stack([np.bincount(space, row) for row in np.square(vectors)]) / np.bincount(space)
+    wanted = np.flatnonzero(values >= EQUAL)[:count]
+    made = np.zeros((len(vectors), count))
+    made[:, : len(wanted)] = np.sqrt(squares[:, space[wanted]])
+    return made

@@ -105,6 +105,10 @@ def check_weights(
                 raise ValueError(f"{name} of member {number} has shape {shapes}")
 
 
+STRUCTURE: dict[str, Any] = {"wl": 0, "merged": [], "rwse": 0, "lappe": 0}
+"""What an encoder reads of the structure, and what its absence means."""
+
+
 def _check_encoder(plain: Any) -> None:
     _need(isinstance(plain, dict), "the encoder is not a table")
     _check_columns(plain)
@@ -115,11 +119,12 @@ def _check_encoder(plain: Any) -> None:
         sound = sound and _texts(rdkit) and type(bits) is int and bits >= 0 and isinstance(held["impute"], bool)
         sound = sound and len(held["names"]) + len(rdkit) + bits == len(held["mean"]) == len(held["scale"]) > 0
         _need(sound, "the encoder's descriptors are not sound")
-    wl, merged, rwse = plain.get("wl", 0), plain.get("merged", []), plain.get("rwse", 0)
-    _need(type(wl) is int and type(rwse) is int and min(wl, rwse) >= 0, "the encoder's rounds or steps are not counts")
+    wl, merged, rwse, lappe = (plain.get(name, usual) for name, usual in STRUCTURE.items())
+    sound = all(type(count) is int and count >= 0 for count in (wl, rwse, lappe))
+    _need(sound, "the encoder's rounds or steps are not counts")
     _need(_flags(merged) and len(merged) == wl, "the encoder has not one flag for each round of colours")
     _need(wl < max(len(plain["values"]), 1), "the encoder has too few columns for its rounds of colours")
-    _need(rwse <= len(plain["mean"] or ()), "the encoder has too few float columns for its steps")
+    _need(rwse + lappe <= len(plain["mean"] or ()), "the encoder has too few float columns for its steps")
     _need(plain["source"] in SOURCES[1:], "the encoder reads neither labels nor degrees")
     _need(plain["source"] != "degree" or len(plain["values"]) == 1 + wl, "an encoder of degrees has one column")
     if plain.get("edges") is not None:

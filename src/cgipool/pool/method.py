@@ -26,7 +26,8 @@ TRAINING = (
 
 
 CLASSICAL = (
-    *TRAINING, "vocabulary", "attributes", "wl", "rwse", "descriptors", "impute", "rdkit_descriptors", "fingerprints",
+    *TRAINING, "vocabulary", "attributes", "wl", "rwse", "lappe", "descriptors", "impute", "rdkit_descriptors",
+    "fingerprints",
 )  # fmt: skip
 """Settings that the methods which are not networks do not read, beside those of the network."""
 

@@ -23,7 +23,8 @@ from cgipool.training.labels import labelled_graphs
 from cgipool.training.result import Log
 
 NOT_READ = {
-    "attributes": False, "wl": 0, "rwse": 0, "descriptors": "", "rdkit_descriptors": False, "fingerprints": 0,
+    "attributes": False, "wl": 0, "rwse": 0, "lappe": 0, "descriptors": "", "rdkit_descriptors": False,
+    "fingerprints": 0,
 }  # fmt: skip
 """Inputs that only networks read."""
 

@@ -40,6 +40,7 @@ def fit_encoder(job: Job, graphs: GraphSet) -> Encoder:
         edges=recipe.reads_edges and method_named(job.method).reads("conv"),
         wl=recipe.wl,
         rwse=recipe.rwse,
+        lappe=recipe.lappe,
         featurizer=recipe.featurizer,
         descriptors=recipe.descriptor_columns,
         impute=recipe.impute,

@@ -241,6 +241,13 @@ class Recipe:
         INPUT,
         least=0,
     )
+    lappe: int = setting(
+        0,
+        "Laplacian encoding: the absolute entries of so many eigenvectors become node attributes.",
+        "Paper: none.",
+        INPUT,
+        least=0,
+    )
     kernel_edges: bool = setting(True, "Use edge labels in the methods wl and wl-oa, where there are any.", "", INPUT)
     descriptors: str = setting(
         "",
@@ -402,6 +409,7 @@ ADDED: dict[str, Any] = {
     "featurizer": "auto",
     "wl": 0,
     "rwse": 0,
+    "lappe": 0,
     "descriptors": "",
     "impute": "none",
     "rdkit_descriptors": False,
