@@ -21,6 +21,7 @@ import numpy as np
 from cgipool.auto.fit import fit_auto
 from cgipool.data.molecules import MoleculeFeaturizer
 from cgipool.data.splits import Split
+from cgipool.errors import UnusedDataWarning
 from cgipool.inference.fitted import FittedModel
 from cgipool.inference.fitting import trained_model
 from cgipool.training.folder import split_folder
@@ -86,7 +87,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=METHODS, metavar="METHOD", help="default: %(default)s")
     parser.add_argument("--budget", type=float, default=300.0, metavar="SECONDS", help="of auto (default: %(default)s)")
     options = parser.parse_args()
-    warnings.filterwarnings("ignore", module="cgipool")
+    warnings.simplefilter("ignore", UnusedDataWarning)
     for method in options.methods:
         for molecules, split in wanted(options, method):
             row = measure(molecules, split, method, options.budget)

@@ -47,6 +47,19 @@ def test_candidates_start_with_the_simplest(graphs: GraphSet) -> None:
     assert len({each.name for each in found}) == len(found)
 
 
+def test_molecules_have_their_own_candidates_as_far_as_the_budget_allows() -> None:
+    pytest.importorskip("rdkit", reason="needs the extra chem")
+    from cgipool.data.molecules import MoleculeFeaturizer
+
+    molecules = MoleculeFeaturizer().graphs(["CCO", "c1ccccc1"] * 50)
+    names = [each.name for each in candidates_for(molecules)]
+    assert {"rdkit-et", "rdkit-svm", "none, conv=gine, rdkit_descriptors"} <= set(names)
+    assert len(set(names)) == len(names)
+    hasty = candidates_for(molecules, budget=1.0)  # 100 molecules take longer than a quarter of a second
+    assert not any("rdkit" in each.name or each.recipe.rdkit_descriptors for each in hasty)
+    assert any(each.recipe.conv == "gine" for each in hasty)
+
+
 def test_folds_cover_the_graphs_once_and_never_train_on_themselves(graphs: GraphSet) -> None:
     dev = np.arange(5, 80)
     folds = folds_of(graphs, dev, seed=0)
@@ -210,7 +223,9 @@ def test_the_command(
     graphs: GraphSet, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graphs.save(tmp_path / "set")
-    monkeypatch.setattr("cgipool.auto.fit.candidates_for", lambda graphs: few(BASELINE, "structure-free", "none"))
+    monkeypatch.setattr(
+        "cgipool.auto.fit.candidates_for", lambda graphs, budget: few(BASELINE, "structure-free", "none")
+    )
     out = tmp_path / "model.safetensors"
     assert main(["fit", str(tmp_path / "set"), "--auto", "--budget", "1h", "--out", str(out)]) == 0
     shown = capsys.readouterr().out

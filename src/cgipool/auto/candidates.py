@@ -4,6 +4,7 @@ import importlib.util
 import math
 from dataclasses import dataclass
 
+from cgipool.classical.svm import MOST
 from cgipool.data.graphs import GraphSet
 from cgipool.pool import METHODS
 from cgipool.training.recipe import Recipe, resolve_recipe
@@ -12,8 +13,11 @@ BASELINE = "majority"
 """Looks at no graph: class shares, means or rates of the training graphs."""
 
 CLASSICAL = ("wl", "wl-oa")
-ON_MOLECULES = ("ecfp-count-rf", "rdkit-rf")
-"""Forests on fingerprints and descriptors of molecules."""
+ON_MOLECULES = ("ecfp-count-rf", "rdkit-et", "rdkit-svm")
+"""Forests and machines on fingerprints and descriptors of molecules."""
+
+DESCRIBING, DESCRIBING_SHARE = 0.006, 0.25
+"""Seconds that RDKit's descriptors take for a molecule, and the share of the budget that they may take for all."""
 
 FEWEST_STEPS, MOST_EPOCHS = 3000, 500
 """Recipe `strong` was found on sets of some thousand graphs; on small sets its epochs have too few steps."""
@@ -37,21 +41,43 @@ class Candidate:
         return METHODS[self.method].learns
 
 
-def candidates_for(graphs: GraphSet) -> list[Candidate]:
-    """The candidates for a data set."""
-    strong = resolve_recipe("strong", {})(graphs.family, graphs.has_own_attributes, graphs.directed)
+def candidates_for(graphs: GraphSet, budget: float = math.inf) -> list[Candidate]:
+    """The candidates for a data set, without those that cannot be tried within `budget` seconds."""
+    strong = resolve_recipe("strong", {})(graphs.family, graphs.has_own_attributes)
     steps = max(1, round(0.7 * graphs.n_graphs / strong.batch_size))
     strong = strong.but(epochs=min(MOST_EPOCHS, max(strong.epochs, math.ceil(FEWEST_STEPS / steps))))
+    molecules = are_molecules(graphs)
+    described = molecules and DESCRIBING * graphs.n_graphs <= DESCRIBING_SHARE * budget
     classical = [name for name in CLASSICAL if name != "wl-oa" or graphs.n_graphs <= LARGEST_KERNEL]
-    classical += ON_MOLECULES if are_molecules(graphs) else ()
+    for name in ON_MOLECULES if molecules else ():
+        if (described or not name.startswith("rdkit")) and (name != "rdkit-svm" or graphs.n_graphs <= MOST):
+            classical.append(name)
     found = [Candidate(name, name, strong) for name in (BASELINE, *classical)]
-    found += [Candidate(name, name, strong) for name in ("none", "cgi")]
+    return found + (_on_molecules(strong, described) if molecules else _on_graphs(graphs, strong))
+
+
+def _on_graphs(graphs: GraphSet, strong: Recipe) -> list[Candidate]:
+    """Networks for any graphs."""
+    found = [Candidate(name, name, strong) for name in ("none", "cgi")]
     deep = strong.but(wl=2)
     found += [Candidate(f"{name}, wl=2", name, deep) for name in ("none", "cgi")]
     if has_edge_features(graphs):
         found += [Candidate(f"{name}, conv=gine", name, strong.but(conv="gine")) for name in ("none", "cgi")]
     found += [Candidate("vip", "vip", strong), Candidate("none, readout=sum", "none", strong.but(readout="sum"))]
     found.append(Candidate("none, width=64", "none", strong.but(width=64)))
+    return found
+
+
+def _on_molecules(strong: Recipe, described: bool) -> list[Candidate]:
+    """Networks for molecules: they read bonds and, where that is not too slow, descriptors."""
+    bonds = strong.but(conv="gine")
+    found = [Candidate("none", "none", strong), Candidate("none, conv=gine", "none", bonds)]
+    rest, more = bonds, ", conv=gine"
+    if described:
+        rest, more = bonds.but(rdkit_descriptors=True), ", conv=gine, rdkit_descriptors"
+        found.append(Candidate(f"none{more}", "none", rest))
+    found += [Candidate(f"{name}{more}", name, rest) for name in ("cgi", "vip")]
+    found.append(Candidate(f"none{more}, readout=sum", "none", rest.but(readout="sum")))
     return found
 
 

@@ -71,7 +71,7 @@ def fit_auto(
     check_device(device)
     check_metric(graphs.task, metric)
     check_data(graphs)
-    tried = candidates_for(graphs) if candidates is None else candidates
+    tried = candidates_for(graphs, budget) if candidates is None else candidates
     tried = [*tried, *rare_candidates(graphs, tried)] if candidates is None else tried
     with _place_of(folder) as place:
         search = AutoSearch(graphs, tried, place, budget, metric=metric, seed=seed, device=device, say=say)

@@ -17,7 +17,7 @@ RARE_METRIC = "pr_auc"
 CHANGES = ({"class_weight": "balanced"}, {"focal": 2.0}, {"balanced_batches": True})
 """What is tried for rare classes."""
 
-VARIED = ("none", "ecfp-count-rf", "rdkit-rf")
+VARIED = ("none", "ecfp-count-rf", "rdkit-et")
 """Candidates that are also tried with these changes, as far as they read them."""
 
 
