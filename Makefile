@@ -5,7 +5,7 @@ BIN := .venv/bin
 install-locked = if $(BIN)/python tools/lock.py fits; then \
 	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement $(1); fi
 
-.PHONY: demo test lint browser docs report check-wheel bench bench-gpu check-long fuzz clean
+.PHONY: demo test lint browser docs report recount check-wheel bench bench-gpu check-long fuzz clean
 
 demo: .venv/core
 	$(BIN)/python -m cgipool demo
@@ -38,6 +38,10 @@ docs: .venv/dev
 # Tables and figures of README and docs, made anew from results/. A test fails when they differ.
 report: .venv/dev
 	$(BIN)/python tools/results.py
+
+# The numbers of README and docs, computed from results/ once more by a program that shares no code with the package.
+recount: .venv/dev
+	$(BIN)/python tools/recount.py
 
 # The wheel, in an environment that has nothing of this checkout.
 check-wheel: .venv/core
