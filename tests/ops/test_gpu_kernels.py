@@ -45,11 +45,13 @@ def test_against_float64(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(ON_GPU))
 def test_large_ones_against_float64(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Graphs, features and columns of more than one tile each. Two splits, as the interpreter takes its time."""
+    """Graphs, features and columns of more than one tile each. Two splits, as the interpreter takes its time. The ops
+    on edges visit neighbours one by one, in tiles of at most 8 nodes."""
     from cgipool.ops.gpu import cells
 
     wide = cells.COLS + 8 if name in ("block_max", "block_max_grad") else 130
-    for size, value in {"SIZES": (40, 1, 4, 0, 33), "F": wide, "M": 12}.items():
+    sizes = (10, 1, 4, 0, 9) if name in EDGES else (40, 1, 4, 0, 33)
+    for size, value in {"SIZES": sizes, "F": wide, "M": 12}.items():
         monkeypatch.setattr(test_ops, size, value)
     check_against_float64(name, range(2))
 
