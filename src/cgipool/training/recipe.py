@@ -10,16 +10,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cgipool.errors import UserError, check_ratio, excerpt, unknown
-from cgipool.training.settings import (
-    INPUT,
-    OPTIMISER,
-    merged,
-    parse_value,
-    plain_value,
-    setting,
-    setting_of,
-    types_of,
-)
+from cgipool.training.settings import INPUT, OPTIMISER, check_settings, merged, parse_value, setting, types_of
 
 if TYPE_CHECKING:
     from cgipool.pool.method import Method
@@ -307,11 +298,7 @@ class Recipe:
     )
 
     def __post_init__(self) -> None:
-        for declared in fields(self):
-            name = declared.name
-            object.__setattr__(self, name, plain_value(Recipe, name, getattr(self, name)))
-            if name != "name":
-                setting_of(declared).check(name, getattr(self, name))
+        check_settings(self)
         check_ratio(self.ratio)
         if not 0.0 < self.labelled <= 1.0:
             raise UserError(f"labelled must be in (0, 1], not {self.labelled}")

@@ -4,7 +4,7 @@ import functools
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import Field, dataclass, field
+from dataclasses import Field, dataclass, field, fields
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
@@ -77,6 +77,16 @@ def plain_value(owner: type, name: str, value: Any) -> Any:
         words = {bool: "true or false", int: "a whole number", float: "a number", str: "a string", NoneType: "none"}
         raise UserError(f"{name} must be {' or '.join(words[kind] for kind in types)}, not {excerpt(repr(value))}")
     return value
+
+
+def check_settings(owner: Any) -> None:
+    """Convert the fields of a frozen dataclass with `plain_value`. Raise UserError if a setting is not allowed."""
+    for declared in fields(owner):
+        name = declared.name
+        value = plain_value(type(owner), name, getattr(owner, name))
+        object.__setattr__(owner, name, value)
+        if declared.metadata:
+            setting_of(declared).check(name, value)
 
 
 WHOLE = re.compile("[+-]?[0-9]{1,18}")
