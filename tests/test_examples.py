@@ -57,10 +57,12 @@ def blocks(page: str, language: str) -> list[str]:
 CODE = [pytest.param(code, id=f"{page}-{n}") for page in PAGES for n, code in enumerate(blocks(page, "python"))]
 
 
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("code", CODE)
-def test_python_of_a_page(code: str, tmp_path: Path) -> None:
-    done = run(tmp_path, "-c", code)
-    assert done.returncode == 0, done.stderr
+def test_python_of_a_page(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "page", "exec"), {})
 
 
 @pytest.mark.usefixtures("one_thread")

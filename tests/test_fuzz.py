@@ -14,7 +14,7 @@ from fuzz.kinds import KINDS
 from fuzz.runner import Failure, check_refusal, check_text, deal, run_cases
 from fuzz.seeds import write_seeds
 
-CASES, SEED, DEATHS = 160, 7, 4
+CASES, SEED, DEATHS = 100, 7, 3
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 

@@ -331,8 +331,7 @@ def test_other_errors_are_one_line_or_raised() -> None:
         errors.one_line(ZeroDivisionError())
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize(("jobs", "sent"), [("1", signal.SIGINT), ("2", signal.SIGINT), ("2", signal.SIGTERM)])
 def test_interrupt(small: str, tmp_path: Path, jobs: str, sent: signal.Signals) -> None:
     """By a terminal or a scheduler, which tell the workers as well."""
     out = tmp_path / "run"

@@ -193,7 +193,7 @@ def test_a_limit_stops_between_epochs(tmp_path: Path) -> None:
 def test_a_limit_with_jobs(tmp_path: Path, jobs: int) -> None:
     study = tiny(settings=TINY["settings"] | {"epochs": 100_000, "patience": 100_000})
     began = time.monotonic()
-    outcome = Runner(Store(tmp_path), "cpu", jobs=jobs, stop=Stop(minutes=0.1)).run(study.cells)
+    outcome = Runner(Store(tmp_path), "cpu", jobs=jobs, stop=Stop(minutes=0.03 * jobs)).run(study.cells)
     assert outcome.stopped
     assert time.monotonic() - began < 300, "it would train for hours"
 

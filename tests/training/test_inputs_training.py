@@ -52,11 +52,6 @@ def test_both_engines_read_them_alike(graphs: GraphSet, tmp_path: Path) -> None:
         np.testing.assert_allclose(p, q, rtol=5e-3, atol=5e-3)
 
 
-def test_jobs_change_nothing(graphs: GraphSet) -> None:
-    runs = [train(graphs, method="none", splits=2, jobs=jobs, **SMALL | STRUCTURE) for jobs in (1, 2)]
-    assert runs[0].rows[0]["val_loss"] == runs[1].rows[0]["val_loss"]
-
-
 def test_a_model_file_colours_new_graphs(graphs: GraphSet, tmp_path: Path) -> None:
     model = fit(graphs, method="topk", ensemble=2, **SMALL | STRUCTURE)
     model.save(tmp_path / "model.safetensors")

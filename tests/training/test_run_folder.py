@@ -102,12 +102,13 @@ def test_a_split_alone_is_the_split_among_others(graphs: GraphSet, tmp_path: Pat
 
 
 def test_jobs(graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A set that lies on disk is mapped by all, not copied."""
+    """A set that lies on disk is mapped by all, not copied; structure is computed alike in every process."""
     told: list[split.Progress] = []
     graphs.save(tmp_path / "set")
     monkeypatch.delattr(GraphSet, "save")
+    settings = TINY | {"wl": 1, "rwse": 3}
     result = run.train(
-        GraphSet.load(tmp_path / "set", mmap=True), splits=3, jobs=2, out=tmp_path / "run", tell=told.append, **TINY
+        GraphSet.load(tmp_path / "set", mmap=True), splits=3, jobs=2, out=tmp_path / "run", tell=told.append, **settings
     )
     assert [row["split"] for row in result.rows] == [0, 1, 2]
     assert [sorted(p.name for p in run.split_folder(tmp_path / "run", i).iterdir()) for i in range(3)] == [
@@ -115,7 +116,7 @@ def test_jobs(graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     ] * 3
     assert sorted(t.split for t in told if t.done) == [0, 1, 2]
     assert sorted(t.epoch for t in told if t.split == 1 and not t.done) == [1, 2, 3, 4]
-    run.train(graphs, splits=3, out=tmp_path / "loop", **TINY)
+    run.train(graphs, splits=3, out=tmp_path / "loop", **settings)
     assert [content(tmp_path / "run", i) for i in range(3)] == [content(tmp_path / "loop", i) for i in range(3)]
 
 
