@@ -14,7 +14,7 @@ pytest.importorskip("rdkit")
 from rdkit import Chem
 
 from cgipool.data import Encoder, GraphSet, molecules, motifs
-from cgipool.data.features import LABELS
+from cgipool.data.columns import LABELS
 from cgipool.data.molecule_groups import scaffolds_of
 from cgipool.data.molecules import ATOM, BOND, MoleculeFeaturizer, parse_block, parse_smiles
 from cgipool.errors import UserError

@@ -95,8 +95,10 @@ def outline(arrays: Mapping[str, NDArray[Any] | None]) -> None:
     _pointer("edge_ptr", edge_ptr, len(edge_disp))
 
 
-def graph_ids(graphs: "GraphSet", ids: Iterable[int] | NDArray[Any]) -> NDArray[np.int64]:
-    """Numbers of graphs of a set as an array. A mask would be read as numbers, 0 and 1: it is an error."""
+def graph_ids(graphs: "GraphSet", ids: Iterable[int] | NDArray[Any] | None) -> NDArray[np.int64]:
+    """Graph ids as an array; None: all graphs of the set. A mask is an error, as it would be read as ids 0 and 1."""
+    if ids is None:
+        return np.arange(graphs.n_graphs)
     chosen = np.asarray(ids if isinstance(ids, np.ndarray) else list(ids))
     if chosen.size and chosen.dtype.kind not in "iu":
         found = f"not {chosen.dtype}; np.flatnonzero makes them of a mask"

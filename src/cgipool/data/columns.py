@@ -11,12 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cgipool.data.build import ranges
+from cgipool.data.catalogue import CATALOGUE
 from cgipool.data.graphs import GraphSet
 from cgipool.data.names import Names
-from cgipool.errors import UserError, counted
+from cgipool.errors import UserError, counted, unknown
 
 STRETCH = 1 << 22
 """Rows that are read at a time."""
+
+FEATURIZERS = ("auto", "labels", "atoms-and-bonds")
+
+LABELS = (
+    ("element", "degree", "charge", "hydrogens", "aromatic", "ring", "hybridisation", "chirality"),
+    ("type", "stereo"),
+)
+"""The columns of atoms and bonds that `featurizer=labels` reads: all that earlier versions stored."""
 
 
 class Rows:
@@ -63,6 +72,32 @@ def numbers_of(graphs: GraphSet, what: str, reads: Names) -> list[int]:
     return [known.index(name) for name in reads]
 
 
+def is_molecules(graphs: GraphSet) -> bool:
+    """Whether these graphs have at least the columns that every version of the featuriser makes."""
+    known = (("category", LABELS[0]), ("edge_category", LABELS[1]))
+    named = graphs.column_names
+    if all(what in named for what, _ in known):
+        return all(named[what][: len(least)] == least for what, least in known)
+    return (len(graphs.category_names), len(graphs.edge_category_names)) == (len(LABELS[0]), len(LABELS[1]))
+
+
+def columns_read(graphs: GraphSet, featurizer: str) -> tuple[Names, Names]:
+    """The node and edge label columns that a model reads, by name; empty where it reads all.
+
+    Only sets of molecules have more columns than `labels` reads; "auto" reads these, except in a set of the catalogue.
+    """
+    if featurizer not in FEATURIZERS:
+        raise unknown("featurizer", featurizer, FEATURIZERS)
+    named = graphs.column_names
+    full = (graphs.featurizer or {}).get("featurizer") == "molecules" and "mass" in named.get("category", ())
+    if featurizer == "atoms-and-bonds" and not full:
+        made = "its molecules were imported by an earlier version; import them again" if graphs.featurizer else ""
+        raise UserError(f"{graphs.name} has no atom and bond features: {made or 'it was not imported from molecules'}")
+    if full and (featurizer == "labels" or (featurizer == "auto" and graphs.name in CATALOGUE)):
+        return LABELS
+    return (), ()
+
+
 def side_by_side(*parts: Codes) -> Codes:
     """The columns of several, one after another."""
     if len(parts) == 1:
@@ -94,6 +129,16 @@ def degree_codes(graphs: GraphSet) -> Codes:
     rank = np.zeros(present[-1] + 1 if len(present) else 0, dtype=np.int32)
     rank[present] = np.arange(len(present))
     return Codes((tuple(map(str, present.tolist())),), lambda nodes: rank[ptr[nodes + 1] - ptr[nodes]][:, None])
+
+
+def node_codes(graphs: GraphSet, source: str, reads: Names) -> Codes:
+    """The category columns of the nodes, without colours."""
+    if source == "degree":
+        return degree_codes(graphs)
+    if graphs.category is None:
+        raise UserError(f"{graphs.name} has no node labels; use 'degree'")
+    labels = label_codes(graphs.category, graphs.category_names, numbers_of(graphs, "category", reads))
+    return labels if source == "label" else side_by_side(labels, degree_codes(graphs))
 
 
 class Columns:

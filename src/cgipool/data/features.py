@@ -12,18 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cgipool.data.catalogue import CATALOGUE
 from cgipool.data.check import column_name, graph_ids
 from cgipool.data.columns import (
     Codes,
     Columns,
     Rows,
-    SideBySide,
-    degree_codes,
+    columns_read,
     edge_stretches,
     known,
     label_codes,
     moments,
+    node_codes,
     node_stretches,
     numbers_of,
     other_width,
@@ -32,19 +31,11 @@ from cgipool.data.columns import (
 from cgipool.data.descriptors import Descriptors
 from cgipool.data.graphs import GraphSet
 from cgipool.data.names import Names
-from cgipool.data.structure import COMMON, laplacian_encodings, return_probabilities, wl_colours
+from cgipool.data.structure import COMMON, float_columns, wl_colours
 from cgipool.errors import UserError, counted, unknown
 
 SOURCES = ("auto", "label", "degree", "label+degree")
 VOCABULARIES = ("train", "all")
-
-FEATURIZERS = ("auto", "labels", "atoms-and-bonds")
-
-LABELS = (
-    ("element", "degree", "charge", "hydrogens", "aromatic", "ring", "hybridisation", "chirality"),
-    ("type", "stereo"),
-)
-"""The columns of atoms and bonds that `featurizer=labels` reads: all that earlier versions stored."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +77,7 @@ class EdgeEncoder(Columns):
     ) -> "EdgeEncoder":
         """Fit the label columns (by default all) and the attributes of the edges on the graphs `train_ids` (by default
         all)."""
-        ids = _ids(graphs, train_ids)
+        ids = graph_ids(graphs, train_ids)
         codes = label_codes(
             graphs.edge_category, graphs.edge_category_names, numbers_of(graphs, "edge_category", reads)
         )
@@ -186,10 +177,10 @@ class Encoder(Columns):
             raise unknown("vocabulary", vocabulary, VOCABULARIES)
         if source == "auto":
             source = "degree" if graphs.category is None else "label"
-        ids = _ids(graphs, train_ids)
+        ids = graph_ids(graphs, train_ids)
         reads, edge_reads = columns_read(graphs, featurizer)
         reads = () if source == "degree" else reads
-        codes = _node_codes(graphs, source, reads)
+        codes = node_codes(graphs, source, reads)
         seen = known(codes, node_stretches(graphs, ids), vocabulary)
         names, merged = list(codes.names), []
         for colours in wl_colours(graphs, codes, (source, reads), wl):
@@ -198,7 +189,7 @@ class Encoder(Columns):
             names.append(tuple(compress(colours.names, common)))
             seen += (tuple(compress(here, common)),)
             merged.append(any(compress(here, ~common)))
-        values = _floats_of(graphs, attributes, rwse, lappe)
+        values = float_columns(graphs, attributes, rwse, lappe)
         nothing = f"{graphs.name}: no training nodes to standardise the attributes by"
         mean, scale = (None, None) if values is None else moments(values, lambda: node_stretches(graphs, ids), nothing)
         has_edges = graphs.edge_category is not None or graphs.edge_attributes is not None
@@ -303,7 +294,7 @@ class Encoder(Columns):
             raise UserError(
                 f"{graphs.name} has no node labels, where {counted(fitted, 'column')} of them {were} fitted"
             )
-        codes = _node_codes(graphs, self.source, self.reads)
+        codes = node_codes(graphs, self.source, self.reads)
         if (found := len(codes.names) - (self.source == "label+degree")) != fitted:
             raise other_width(graphs, found, "node label column", fitted)
         return side_by_side(codes, *(c.column for c in wl_colours(graphs, codes, (self.source, self.reads), self.wl)))
@@ -315,7 +306,7 @@ class Encoder(Columns):
         width = 0 if graphs.attributes is None else graphs.attributes.shape[1]
         if fitted and width != fitted:
             raise other_width(graphs, width, "attribute column", fitted)
-        values = _floats_of(graphs, fitted > 0, self.rwse, self.lappe)
+        values = float_columns(graphs, fitted > 0, self.rwse, self.lappe)
         return None if values is None else self.standardised(values)
 
     def to_json(self) -> dict[str, Any]:
@@ -352,47 +343,6 @@ def _fitted(plain: dict[str, Any]) -> dict[str, Any]:
         "mean": None if plain["mean"] is None else tuple(plain["mean"]),
         "scale": None if plain["scale"] is None else tuple(plain["scale"]),
     }
-
-
-def _ids(graphs: GraphSet, train_ids: NDArray[Any] | None) -> NDArray[np.int64]:
-    return np.arange(graphs.n_graphs) if train_ids is None else graph_ids(graphs, train_ids)
-
-
-def columns_read(graphs: GraphSet, featurizer: str) -> tuple[Names, Names]:
-    """The node and edge label columns that a model reads, by name; empty where it reads all.
-
-    Only sets of molecules have more columns than `labels` reads; "auto" reads these, except in a set of the catalogue.
-    """
-    if featurizer not in FEATURIZERS:
-        raise unknown("featurizer", featurizer, FEATURIZERS)
-    named = graphs.column_names
-    full = (graphs.featurizer or {}).get("featurizer") == "molecules" and "mass" in named.get("category", ())
-    if featurizer == "atoms-and-bonds" and not full:
-        made = "its molecules were imported by an earlier version; import them again" if graphs.featurizer else ""
-        raise UserError(f"{graphs.name} has no atom and bond features: {made or 'it was not imported from molecules'}")
-    if full and (featurizer == "labels" or (featurizer == "auto" and graphs.name in CATALOGUE)):
-        return LABELS
-    return (), ()
-
-
-def _node_codes(graphs: GraphSet, source: str, reads: Names) -> Codes:
-    """The category columns of the nodes, without colours."""
-    if source == "degree":
-        return degree_codes(graphs)
-    if graphs.category is None:
-        raise UserError(f"{graphs.name} has no node labels; use 'degree'")
-    labels = label_codes(graphs.category, graphs.category_names, numbers_of(graphs, "category", reads))
-    return labels if source == "label" else side_by_side(labels, degree_codes(graphs))
-
-
-def _floats_of(graphs: GraphSet, attributes: bool, rwse: int, lappe: int) -> "NDArray[np.float32] | SideBySide | None":
-    """[N, D] the float columns of the nodes: attributes, return probabilities, Laplacian encodings."""
-    if attributes and graphs.attributes is None:
-        raise UserError(f"{graphs.name} has no node attributes")
-    parts = [np.asarray(graphs.attributes)] if attributes else []
-    parts += [return_probabilities(graphs, rwse)] if rwse else []
-    parts += [laplacian_encodings(graphs, lappe)] if lappe else []
-    return (parts[0] if len(parts) == 1 else SideBySide(parts)) if parts else None
 
 
 def _inputs(graphs: GraphSet, category: Rows, columns: int, floats: Rows | None, edges: Inputs | None = None) -> Inputs:

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from cgipool.data.columns import is_molecules
 from cgipool.data.graphs import GraphSet
 from cgipool.data.groups import generator_of, sides_of_groups
-from cgipool.data.molecules import Chem, MurckoScaffold, NotAMoleculeError, is_molecules, parse_smiles, rdBase, rebuilt
+from cgipool.data.molecules import Chem, MurckoScaffold, NotAMoleculeError, parse_smiles, rdBase, rebuilt
 from cgipool.data.splits import MIN_GRAPHS, Split
 from cgipool.errors import UserError, are, counted
 

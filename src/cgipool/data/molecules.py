@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cgipool.data.features import LABELS
+from cgipool.data.columns import LABELS
 from cgipool.data.graphs import GraphSet
 from cgipool.data.importers.imported import MAX_ATOMS
 from cgipool.data.join import GraphSetBuilder
@@ -251,15 +251,6 @@ def _function_at(name: str) -> Own:
     if not callable(found):
         raise UserError(f"featurizer {name!r} is not a function")
     return found
-
-
-def is_molecules(graphs: GraphSet) -> bool:
-    """Whether these graphs have at least the columns that every version of the featuriser makes."""
-    known = (("category", LABELS[0]), ("edge_category", LABELS[1]))
-    named = graphs.column_names
-    if all(what in named for what, _ in known):
-        return all(named[what][: len(least)] == least for what, least in known)
-    return (len(graphs.category_names), len(graphs.edge_category_names)) == (len(LABELS[0]), len(LABELS[1]))
 
 
 def rebuilt(graphs: GraphSet, g: int) -> "Chem.RWMol":

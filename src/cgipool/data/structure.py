@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cgipool.data.build import CHUNK, mix, ranges
-from cgipool.data.columns import STRETCH, Codes, label_codes
+from cgipool.data.columns import STRETCH, Codes, SideBySide, label_codes
 from cgipool.data.graphs import GraphSet
 from cgipool.data.names import Names
+from cgipool.errors import UserError
 
 Doubles = NDArray[np.float64]
 Words = NDArray[np.uint64]
@@ -228,3 +229,13 @@ def _averaged(values: Doubles, vectors: Doubles, count: int) -> Doubles:
     made = np.zeros((len(vectors), count))
     made[:, : len(wanted)] = np.sqrt(squares[:, space[wanted]])
     return made
+
+
+def float_columns(graphs: GraphSet, attributes: bool, rwse: int, lappe: int) -> NDArray[np.float32] | SideBySide | None:
+    """[N, D] the float columns of the nodes: attributes, return probabilities, Laplacian encodings."""
+    if attributes and graphs.attributes is None:
+        raise UserError(f"{graphs.name} has no node attributes")
+    parts = [np.asarray(graphs.attributes)] if attributes else []
+    parts += [return_probabilities(graphs, rwse)] if rwse else []
+    parts += [laplacian_encodings(graphs, lappe)] if lappe else []
+    return (parts[0] if len(parts) == 1 else SideBySide(parts)) if parts else None

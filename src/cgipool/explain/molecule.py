@@ -17,8 +17,9 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import rdCIPLabeler, rdDepictor
 from rdkit.Chem.Draw import rdMolDraw2D
 
+from cgipool.data.columns import is_molecules
 from cgipool.data.graphs import GraphSet
-from cgipool.data.molecules import ATOM, BOND, CIP_STEPS, is_molecules, rebuilt
+from cgipool.data.molecules import ATOM, BOND, CIP_STEPS, rebuilt
 from cgipool.explain.picture import INK, Scale
 
 if TYPE_CHECKING:

@@ -1,10 +1,10 @@
-"""The layers, one for each method that keeps nodes.
+"""The layers, one for each method that keeps nodes, and `unpool`, which undoes pooling as in a graph U-Net.
 
 Each one holds as `pool` the module of `cgipool.pool` that does the work; its docstring has the equations. A ratio is a
 share of each graph's nodes (1.0: all of them) or, as an int, their number.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -241,3 +241,17 @@ def _repr(layer: PoolingLayer, *first: str, **options: Any) -> str:
     named = {"ratio": layer.ratio, **options}
     shown = [*first, str(layer.in_channels), *(f"{name}={value!r}" for name, value in named.items())]
     return f"{type(layer).__name__}({', '.join(shown)})"
+
+
+def unpool(x_coarse: Tensor, perm: Tensor | Sequence[Tensor], num_nodes: int) -> Tensor:
+    """Return [N, F]: the features of the kept nodes at their original nodes, zeros elsewhere.
+
+    `perm` is the `perm` of a layer; for several layers in a row, a list with the `perm` of each, in order.
+    `num_nodes` is the number of input nodes of the (first) layer.
+    """
+    first, *later = [perm] if isinstance(perm, Tensor) else perm
+    for kept in later:
+        first = first[kept]
+    if len(first) != len(x_coarse):
+        raise UserError(f"unpool: perm names {len(first)} nodes, but there are features of {len(x_coarse)}")
+    return x_coarse.new_zeros(num_nodes, *x_coarse.shape[1:]).index_copy(0, first, x_coarse)
