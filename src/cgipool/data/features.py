@@ -129,10 +129,9 @@ class Encoder(Columns):
     seen: tuple[tuple[bool, ...], ...]
     """Per category column and value, whether it may use its own column; the rest go to "other"."""
     mean: tuple[float, ...] | None = None
-    """Per float column (attributes, return probabilities, Laplacian encodings), the mean over the training nodes; None
-    without any."""
+    """Mean of each float column (attributes, return probabilities, Laplacian encodings) over the training nodes."""
     scale: tuple[float, ...] | None = None
-    """Per float column, the standard deviation over the training nodes, 1 where it is 0."""
+    """Standard deviation of each float column over the training nodes; 1 where it is 0."""
     edges: EdgeEncoder | None = None
     """The encoder of the edges; None where edges are not read or have neither labels nor attributes."""
     wl: int = 0
@@ -318,14 +317,13 @@ class Encoder(Columns):
         """The encoder that `to_json` wrote."""
         try:
             edges = plain.get("edges")
-            of_edges = None
             if edges is not None:
-                of_edges = EdgeEncoder(edges["vocabulary"], **_fitted(edges), reads=tuple(edges.get("reads", ())))
+                edges = EdgeEncoder(edges["vocabulary"], **_fitted(edges), reads=tuple(edges.get("reads", ())))
             later = {name: plain.get(name, absent) for name, absent in LATER.items()}
             if (held := later["descriptors"]) is not None:
                 numbers = {what: tuple(held.get(what, ())) for what in ("names", "mean", "scale", "rdkit")}
                 later["descriptors"] = Descriptors(**numbers, impute=bool(held["impute"]), bits=held.get("bits", 0))
-            later |= {"edges": of_edges, "merged": tuple(later["merged"]), "reads": tuple(later["reads"])}
+            later |= {"edges": edges, "merged": tuple(later["merged"]), "reads": tuple(later["reads"])}
             return cls(plain["source"], plain["vocabulary"], **_fitted(plain), **later)
         except (KeyError, TypeError) as error:
             raise UserError(f"not a saved encoder: {error!r}") from None
