@@ -27,7 +27,7 @@ LAYERS = [
     ("report",),
     ("auto", "inference"),
     ("contract",),
-    ("explain", "cli"),
+    ("auto.page", "explain", "cli"),
     ("__init__", "__main__"),
 ]
 """Modules and packages of cgipool, bottom to top; those of one row may know each other."""

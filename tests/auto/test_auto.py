@@ -1,5 +1,6 @@
 """`fit --auto`: what it tries, that no model is scored on graphs it was trained on, and that it can be interrupted."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,13 +14,15 @@ from cgipool.auto import search as searching
 from cgipool.auto.blend import chosen
 from cgipool.auto.candidates import BASELINE, Candidate, candidates_for
 from cgipool.auto.fit import fit_auto, seconds_of
+from cgipool.auto.folds import FOLDS, folds_of
 from cgipool.auto.page import auto_page
 from cgipool.auto.rare import has_rare_classes, rare_candidates
-from cgipool.auto.search import FOLDS, AutoSearch, folds_of
+from cgipool.auto.search import AutoSearch
 from cgipool.cli import main
 from cgipool.data import GraphSet
 from cgipool.errors import UserError
 from cgipool.inference.fitted import FittedModel
+from cgipool.training.folder import alone_in
 from cgipool.training.recipe import Recipe
 
 SMALL = Recipe(width=8, epochs=6, batch_size=32, lr=0.01)
@@ -109,6 +112,8 @@ def test_the_model_of_a_search(graphs: GraphSet, tmp_path: Path, monkeypatch: py
     page = auto_page(found)
     assert "What was tried" in page
     assert "Would more labels help?" in page
+    assert page.count("<figure") == min(6, int((found.crossed.predictions.argmax(1) != found.crossed.targets).sum()))
+    assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "")
 
 
 def test_predictions_for_the_ranking_are_by_models_that_did_not_see_the_graph(graphs: GraphSet, tmp_path: Path) -> None:
@@ -148,6 +153,45 @@ def test_a_candidate_that_fails_does_not_end_the_search(graphs: GraphSet, tmp_pa
     row = next(row for row in found.table if row["name"] == "diverges")
     assert "NaN or infinite" in row["note"]
     assert found.table[0]["name"] == "none"
+
+
+def test_a_finished_search_is_read_though_its_budget_is_spent(graphs: GraphSet, tmp_path: Path) -> None:
+    whole = fit_auto(graphs, tmp_path / "s", budget=1e4, candidates=few(BASELINE, "wl", "none"))
+    again = fit_auto(graphs, tmp_path / "s", budget=0.01, candidates=few(BASELINE, "wl", "none"))
+    assert [row["score"] for row in again.table] == [row["score"] for row in whole.table]
+    np.testing.assert_array_equal(again.crossed.predictions, whole.crossed.predictions)
+
+
+def test_a_folder_of_another_process_is_an_error(graphs: GraphSet, tmp_path: Path) -> None:
+    with alone_in(tmp_path / "s"), pytest.raises(UserError, match="another process is training in"):
+        fit_auto(graphs, tmp_path / "s", candidates=few(BASELINE, "wl"))
+
+
+def test_networks_that_are_too_slow(graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        AutoSearch, "_epoch_seconds", lambda self, candidate: (1e3 if candidate.name == "sag" else 4.0, 0.0)
+    )
+    found = fit_auto(graphs, tmp_path / "s", budget=100.0, candidates=few("wl", "sag", "none", "topk", "cgi", "vip"))
+    note = {row["name"]: row["note"] for row in found.table}
+    assert note["sag"] == "too slow for the budget: an epoch takes 1e+03 s"
+    assert note["topk"].startswith("too slow")  # three epochs do not fit into its share
+    assert note["none"] == ""  # and neither do those of the first network, but it fits into the rest
+    with pytest.raises(UserError, match="no candidate could be trained within 60 s; give a larger budget"):
+        fit_auto(graphs, tmp_path / "t", budget=60.0, candidates=few(BASELINE, "sag"))
+
+
+def test_what_was_decided_survives_a_kill(graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def kill(*args: object, **given: object) -> None:
+        if "none-0-short" in str(given["out"]):
+            raise KeyboardInterrupt
+        real(*args, **given)  # type: ignore[arg-type]
+
+    real = searching.train
+    monkeypatch.setattr(searching, "train", kill)
+    with pytest.raises(KeyboardInterrupt):
+        fit_auto(graphs, tmp_path / "s", budget=1e4, candidates=few("none"))
+    state = json.loads((tmp_path / "s" / "search.json").read_text())
+    assert state["epochs"] == {"none, short": 6}
 
 
 def test_a_spent_budget_still_gives_a_model(graphs: GraphSet, tmp_path: Path) -> None:

@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cgipool.auto.attempt import Attempt, Found
 from cgipool.auto.blend import chosen
 from cgipool.auto.candidates import BASELINE, Candidate, candidates_for
+from cgipool.auto.folds import FOLDS, STOPPING, check_data
 from cgipool.auto.rare import rare_candidates
-from cgipool.auto.search import FOLDS, STOPPING, Attempt, AutoSearch, Found, check_data
+from cgipool.auto.search import AutoSearch
 from cgipool.data.graphs import GraphSet
 from cgipool.errors import UserError, counted, excerpt
 from cgipool.inference.blend import Blend
@@ -51,6 +53,8 @@ class AutoResult:
     """The metrics on the graphs that were held out; `low` and `high` bound the one that was optimised."""
     curve: list[tuple[int, float]]
     """How the best candidate does with fewer training graphs: their number, and the mean metric over folds."""
+    searched: GraphSet
+    """The graphs of `crossed`, in its order."""
 
 
 def fit_auto(
@@ -63,10 +67,12 @@ def fit_auto(
     device: str = "cpu",
     candidates: list[Candidate] | None = None,
     say: Callable[[str], None] = lambda text: None,
+    doing: Callable[[str], None] = lambda text: None,
 ) -> AutoResult:
     """Search for the best model of a data set within `budget` seconds.
 
-    The search is kept in `folder`: interrupted, the same call continues. Without a folder it is not kept.
+    The search is kept in `folder`: interrupted, the same call continues. Without a folder it is not kept. `say` is told
+    each result, `doing` what is being trained.
     """
     check_device(device)
     check_metric(graphs.task, metric)
@@ -74,7 +80,8 @@ def fit_auto(
     tried = candidates_for(graphs, budget) if candidates is None else candidates
     tried = [*tried, *rare_candidates(graphs, tried)] if candidates is None else tried
     with _place_of(folder) as place:
-        search = AutoSearch(graphs, tried, place, budget, metric=metric, seed=seed, device=device, say=say)
+        settings: dict[str, Any] = {"metric": metric, "seed": seed, "device": device, "say": say, "doing": doing}
+        search = AutoSearch(graphs, tried, place, budget, **settings)
         return _blended(search, search.run())
 
 
@@ -110,9 +117,8 @@ def _blended(search: AutoSearch, found: Found) -> AutoResult:
     names = [str(place) for place in ids] if graphs.graph_ids is None else [graphs.graph_ids[place] for place in ids]
     blend = " + ".join(f"{name} × {count}" if count > 1 else name for name, count in about["blend"].items())
     crossed = ModelEvaluation(blend, graphs.name, search.task, names, targets, mixed, metrics, search.classes)
-    return AutoResult(
-        model, _table(search, found, counts), crossed, estimate, search.curve(found.finalists[0], found.folds)
-    )
+    curve = search.curve(found.finalists[0], found.folds)
+    return AutoResult(model, _table(search, found, counts), crossed, estimate, curve, graphs.subset(ids))
 
 
 def _parts(search: AutoSearch, found: Found, trial: Attempt) -> list[FittedModel]:
@@ -167,18 +173,19 @@ def _table(search: AutoSearch, found: Found, counts: dict[int, int]) -> list[dic
         score = search.score(found.folds, trial.answers) if final else (trial.scores[-1] if trial.scores else None)
         baseline = trial.candidate.name == BASELINE
         seen = len(found.folds) if final else len(trial.answers)
-        folds = counted(seen, "fold") if seen else "a short look"
+        folds = f"{counted(seen, 'fold')} of {FOLDS}" if seen else "a short look" if trial.scores else ""
         rows.append(
             {
                 "name": trial.candidate.name,
+                "method": trial.candidate.method,
                 "score": score,
                 "low": None if against is None else against.low,
                 "high": None if against is None else against.high,
-                "scored on": f"{folds} of {FOLDS}" if seen else folds,
+                "scored on": folds,
                 "counts": counts.get(place, 0) if final else 0,
                 "final": final,
                 "seconds": round(trial.seconds, 1),
-                "note": trial.reason or ("no graph is looked at" if baseline else ""),
+                "note": "no graph is looked at" if baseline else "" if final else trial.reason,
             }
         )
     return rows

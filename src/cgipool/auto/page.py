@@ -5,50 +5,110 @@ from html import escape
 from itertools import pairwise
 from typing import Any
 
+from cgipool.auto.candidates import BASELINE
 from cgipool.auto.fit import AutoResult
-from cgipool.errors import counted
+from cgipool.errors import counted, excerpt
+from cgipool.explain.plain import drawing
+from cgipool.inference.evaluation import worst_of
 from cgipool.inference.evaluation_page import Plot, evaluation_page
+from cgipool.pool import METHODS
 from cgipool.task.metrics import KNOWN, written
 
 NUMBER = ' class="number"'
+
+PICTURES = 6
+"""Graphs with the largest errors that are drawn."""
 
 
 def auto_page(found: AutoResult) -> str:
     """Return the page."""
     metric = found.estimate["metric"]
-    more = _expect(found, metric) + _ranking(found.table, metric) + _learning(found.curve, metric)
-    title = f"The best model for {found.crossed.data}"
-    return evaluation_page(found.crossed, metric, brand="cgipool fit --auto", title=title, more=more)
+    return evaluation_page(
+        found.crossed,
+        metric,
+        brand="cgipool fit --auto",
+        title=f"The best model for {found.crossed.data}",
+        lead=_expect(found, metric) + _why(found, metric) + _about_numbers(found),
+        more=_ranking(found.table, metric),
+        beside=_learning(found.curve, metric),
+        last=_pictures(found),
+    )
+
+
+def _with_unit(metric: str, value: float | None) -> str:
+    return written(metric, value) + ("&nbsp;%" if KNOWN[metric].percent else "")
 
 
 def _expect(found: AutoResult, metric: str) -> str:
     """The estimate on held-out graphs, in words."""
     estimate, known = found.estimate, KNOWN[metric]
-    unit = " %" if known.percent else ""
-    value, low, high = (written(metric, estimate.get(name)) for name in (metric, "low", "high"))
+    value, low, high = (_with_unit(metric, estimate.get(name)) for name in (metric, "low", "high"))
     return (
-        f'<p class="words">Numbers above and below: every graph predicted by models that were not trained on it, '
-        f"{counted(len(found.crossed.ids), 'graph')} in all. The choice among candidates was made by them, so they are "
-        f"slightly optimistic. On {counted(estimate['graphs'], 'graph')} held out from every choice: "
-        f"<strong>{escape(known.title)} {value}{unit}</strong> (95&nbsp;% interval {low} to {high}).</p>"
+        f'<div class="expect"><p>Expect on new graphs</p><p><strong>{escape(known.title)} {value}</strong></p>'
+        f"<p>95&nbsp;% interval {low} to {high}, from {counted(estimate['graphs'], 'graph')} held out from every "
+        "choice</p></div>"
     )
+
+
+def _why(found: AutoResult, metric: str) -> str:
+    """What was chosen and why, in one paragraph."""
+    rows = found.table
+    members, best = [row for row in rows if row["counts"]], rows[0]
+    names = _listed([_called(row) + (f" (× {row['counts']})" if row["counts"] > 1 else "") for row in members])
+    value, alone = found.crossed.values[metric], best["score"]
+    words = f"{counted(len(rows), 'candidate')} were tried. The best alone is {_called(best)} with "
+    words += f"{escape(KNOWN[metric].title)} {_with_unit(metric, alone)}. "
+    if len(members) == 1 and members[0] is best:
+        words += "No blend with others did better, so the model is this one. "
+    elif value is not None:
+        gain = written(metric, abs(value - alone)) + (" percentage points" if KNOWN[metric].percent else "")
+        words += f"The model blends {names}: their errors partly cancel, which improves it by {gain}. "
+    ties = [row for row in rows[1:] if row["low"] is not None and row["low"] <= 0.0 <= row["high"]]
+    if ties:
+        clearly = "is not clearly worse" if len(ties) == 1 else "are not clearly worse"
+        words += f"Alone, {_listed([_called(row) for row in ties])} {clearly} than the best. "
+    guess = next((row["score"] for row in rows if row["name"] == BASELINE), None)
+    if guess is not None and best["name"] != BASELINE:
+        words += f"A constant guess, which looks at no graph, has {_with_unit(metric, guess)}."
+    return f'<p class="about">{words}</p>'
+
+
+def _about_numbers(found: AutoResult) -> str:
+    return (
+        f'<p class="words">The numbers below: all {counted(len(found.crossed.ids), "graph")} of the search, each '
+        "predicted by models that were not trained on it. The choice was made by these numbers, so they are slightly "
+        "optimistic.</p>"
+    )
+
+
+def _called(row: dict[str, Any]) -> str:
+    """A candidate in words: its method's title, and its name."""
+    title = "" if row["name"] == BASELINE else METHODS[row["method"]].title if row["method"] in METHODS else ""
+    name = f"<b>{escape(row['name'])}</b>"
+    return f"{name} ({escape(title)})" if title else name
+
+
+def _listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def _ranking(rows: Sequence[dict[str, Any]], metric: str) -> str:
     """The candidates, the best first, with the difference of each finalist to the best and its interval."""
     title = KNOWN[metric].title + (", %" if KNOWN[metric].percent else "")
-    heads = ["candidate", title, "difference to the best", "95 % interval", "scored on", "in the model", "seconds", ""]
+    heads = ["candidate", title, "difference to the best", "95 % interval", "scored on", "in the model", "seconds"]
+    heads += ["note"] if any(row["note"] for row in rows) else []
     top = "".join(f'<th scope="col"{NUMBER if 0 < n < 7 else ""}>{head}</th>' for n, head in enumerate(heads))
-    body = "".join(_row(row, rows[0], metric) for row in rows)
+    body = "".join(_row(row, rows[0], metric, "note" in heads) for row in rows)
     return (
         '<section class="wide"><h2>What was tried</h2><p class="words">Differences are means over the folds, with '
         "intervals of the corrected resampled t-test for new graphs like these (Nadeau and Bengio 2003). Rows without "
-        'one were left behind after fewer folds.</p><div class="scroll"><table class="plain"><thead>'
+        "one were left behind after fewer folds, or after a short look: one fold, with a quarter of the epochs.</p>"
+        '<div class="scroll whole"><table class="plain"><thead>'
         f"<tr>{top}</tr></thead><tbody>{body}</tbody></table></div></section>"
     )
 
 
-def _row(row: dict[str, Any], best: dict[str, Any], metric: str) -> str:
+def _row(row: dict[str, Any], best: dict[str, Any], metric: str, with_note: bool) -> str:
     difference = interval = ""
     if row["low"] is not None:
         difference = _signed(row["score"] - best["score"], metric)
@@ -56,7 +116,9 @@ def _row(row: dict[str, Any], best: dict[str, Any], metric: str) -> str:
     times = f"× {row['counts']}" if row["counts"] else ""
     cells = [written(metric, row["score"]), difference, interval, row["scored on"], times, f"{row['seconds']:.0f}"]
     numbers = "".join(f"<td{NUMBER}>{escape(text)}</td>" for text in cells)
-    return f'<tr><th scope="row">{escape(row["name"])}</th>{numbers}<td>{escape(row["note"])}</td></tr>'
+    note = f"<td>{escape(row['note'])}</td>" if with_note else ""
+    kind = ' class="chosen"' if row["counts"] else ""
+    return f'<tr{kind}><th scope="row">{escape(row["name"])}</th>{numbers}{note}</tr>'
 
 
 def _signed(value: float, metric: str) -> str:
@@ -81,7 +143,23 @@ def _learning(curve: Sequence[tuple[int, float]], metric: str) -> str:
     better = "higher" if KNOWN[metric].higher else "lower"
     plot.axes("training graphs", f"{KNOWN[metric].title} ({better} is better)")
     return (
-        '<section class="card narrow"><h2>Would more labels help?</h2>'
+        '<section class="card"><h2>Would more labels help?</h2>'
         f"{plot.svg('metric by the number of training graphs')}"
         '<p class="legend">The best candidate, trained on fewer graphs; mean over folds.</p></section>'
     )
+
+
+def _pictures(found: AutoResult) -> str:
+    """Drawings of the graphs with the largest errors."""
+    cards, word = "", "measured" if found.crossed.task.name == "regression" else "true"
+    for mistake in worst_of(found.crossed, PICTURES):
+        graph = found.searched.subset([mistake.place])
+        picture = drawing(graph) or f'<p class="large">{counted(graph.n_nodes, "node")}: too large to draw</p>'
+        true, predicted = (escape(excerpt(text, 60)) for text in mistake[1:])
+        cards += (
+            f'<figure class="card">{picture}<figcaption><b>{escape(excerpt(found.crossed.ids[mistake.place], 60))}</b>'
+            f"<span>{word} <i>{true}</i></span><span>predicted <i>{predicted}</i></span></figcaption></figure>"
+        )
+    if not cards:
+        return ""
+    return f'<section class="wide"><h2>The largest errors</h2><div class="pictures">{cards}</div></section>'

@@ -12,18 +12,19 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cgipool.auto.attempt import Attempt, Found
 from cgipool.auto.candidates import BASELINE, Candidate
+from cgipool.auto.folds import FOLDS, HELD_OUT, check_data, folds_of
 from cgipool.auto.rare import RARE_METRIC, has_rare_classes
 from cgipool.data.graphs import GraphSet
-from cgipool.data.splits import Split, fold_splits, holdout
-from cgipool.errors import UnusedDataWarning, UserError, excerpt
+from cgipool.data.splits import Split, holdout
+from cgipool.errors import UnusedDataWarning, UserError, counted, excerpt
 from cgipool.files import read_json, write_json
 from cgipool.task.base import Task
 from cgipool.task.metrics import classes_of, described
@@ -31,17 +32,10 @@ from cgipool.task.registry import task_of
 from cgipool.training.folder import content_of, is_free, split_folder
 from cgipool.training.job import Progress
 from cgipool.training.recipe import Recipe
-from cgipool.training.result import read_probabilities
+from cgipool.training.result import RESULT, read_probabilities
 from cgipool.training.run import train
 
 STATE = "search.json"
-
-FOLDS = 5
-HELD_OUT, STOPPING = 0.1, 0.1
-"""Shares of the graphs: for the estimate at the end, and of each fold's training graphs for early stopping."""
-
-FEWEST = 30
-"""Graphs that a search needs."""
 
 CURVE = (0.25, 0.5)
 """Shares of the training graphs for the learning curve."""
@@ -53,43 +47,11 @@ RUNGS = (0.3, 0.9)
 FEWEST_EPOCHS = 3
 """A network that cannot be trained for so long is left out."""
 
+NOT_TRIED = "not tried: the budget was spent"
+
 
 class OutOfTime(Exception):
     """A training reached the end of its share of the budget."""
-
-
-@dataclass
-class Attempt:
-    """A candidate and its scores so far."""
-
-    candidate: Candidate
-    recipe: Recipe | None = None
-    """Its settings with the epochs that fit into the budget, once it was trained in full."""
-    answers: dict[int, NDArray[np.float64]] = field(default_factory=dict)
-    """By fold, [n, O] predictions for the graphs of the fold, from a full training."""
-    homes: dict[int, Path] = field(default_factory=dict)
-    """By fold, the folder of the trained model."""
-    scores: list[float] = field(default_factory=list)
-    """The metric after each rung that it was part of."""
-    seconds: float = 0.0
-    reason: str = ""
-    """Why it was not trained to the end: an error, or the budget."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """The result of a search."""
-
-    finalists: list[Attempt]
-    """The trials that were scored on all of `folds`, the best first."""
-    rest: list[Attempt]
-    """The others, those that were not trained to the end last."""
-    folds: list[int]
-    """The folds that all finalists finished."""
-    dev: NDArray[np.int64]
-    held: NDArray[np.int64]
-    """The graphs that were searched on, and those held out."""
-    metric: str
 
 
 class AutoSearch:
@@ -106,13 +68,14 @@ class AutoSearch:
         seed: int = 0,
         device: str = "cpu",
         say: Callable[[str], None] = lambda text: None,
+        doing: Callable[[str], None] = lambda text: None,
     ) -> None:
         check_data(graphs)
         self.graphs, self.folder, self.budget = graphs, folder, budget
         self.task: Task = task_of(graphs)
         self.classes = classes_of(graphs) if graphs.task == "classification" else None
         self.metric = metric or (RARE_METRIC if has_rare_classes(graphs) else self.task.primary)
-        self.seed, self.device, self.say = seed, device, say
+        self.seed, self.device, self.say, self.doing = seed, device, say, doing
         self.dev, self.held = holdout(graphs, HELD_OUT, seed)
         self.folds = folds_of(graphs, self.dev, seed)
         self.trials = [Attempt(candidate) for candidate in candidates]
@@ -127,19 +90,30 @@ class AutoSearch:
 
     def run(self) -> Found:
         """Search until the last rung is over or the budget is spent."""
+        sides = f"{counted(len(self.dev), 'graph')} to search on, {len(self.held):,} held out"
+        self.say(f"{self.graphs.name}: {sides}; first look at {counted(len(self.trials), 'candidate')}")
         self._rung([0], self.trials, RUNGS[0], len(self.trials), short=True)
         self._need_one()
         better = self._best(self.trials, (len(self.trials) + 1) // 2)
+        self.say(f"the better {len(better)}, on two folds:")
         self._rung([0, 1], better, RUNGS[1], 2 * len(better) + (FOLDS - 2) * FINALISTS)
         finalists = self._best([trial for trial in better if 1 in trial.answers] or better, FINALISTS)
+        self.say(f"the best {len(finalists)}, on all {FOLDS} folds:")
         for fold in range(2, FOLDS):
-            self._rung([fold], finalists, RUNGS[1], FINALISTS)
+            self._rung([fold], finalists, RUNGS[1], (FOLDS - fold) * len(finalists), told=fold == FOLDS - 1)
         for fold in range(1, FOLDS):
-            self._rung([fold], [trial for trial in self.trials if trial.candidate.name == BASELINE], 1.0, 1)
+            baselines = [trial for trial in self.trials if trial.candidate.name == BASELINE]
+            self._rung([fold], baselines, 1.0, 1, told=False)
         return self._found(finalists)
 
     def _rung(
-        self, folds: list[int], trials: Sequence[Attempt], share: float, planned: int, short: bool = False
+        self,
+        folds: list[int],
+        trials: Sequence[Attempt],
+        share: float,
+        planned: int,
+        short: bool = False,
+        told: bool = True,
     ) -> None:
         """Train some trials on some folds, one after another, within a share of the budget. `planned` is the number of
         trainings that the share is meant for."""
@@ -147,73 +121,105 @@ class AutoSearch:
             for fold in folds:
                 if trial.reason or fold in trial.answers:
                     continue
-                seconds = (share * self.budget - self.spent) / max(planned, 1)
+                seconds = max(share * self.budget - self.spent, 0.0) / max(planned, 1)
                 planned -= 1
-                if self.spent >= share * self.budget and self._has_scores():
-                    trial.reason = "not tried: the budget was spent"
+                if seconds == 0.0 and self._has_scores() and not self._is_done(trial, fold, short):
+                    trial.reason = "stopped: the budget was spent" if trial.scores else NOT_TRIED
                     break
                 self._train(trial, fold, short, seconds)
-            if not trial.reason:
+            if told and not trial.reason:
                 seen = f"{len(trial.answers) or 1} of {FOLDS} folds"
                 self.say(f"{trial.candidate.name}: {described(self.metric, trial.scores[-1])} on {seen}")
 
     def _train(self, trial: Attempt, fold: int, short: bool, seconds: float) -> None:
         """Train a trial on a fold, or read the result if it is there; an error ends this trial alone."""
         candidate, began, split = trial.candidate, time.monotonic(), self.folds[fold]
+        self.doing(f"{candidate.name}, fold {fold + 1} of {FOLDS}")
         try:
-            recipe = self._recipe(trial, short, seconds)
+            recipe, expected = self._recipe(trial, short, seconds)
             short = short and candidate.is_network
-            out = self.folder / f"{_plain(candidate.name)}-{fold}{'-short' if short else ''}"
-            answers = self._answers(candidate, recipe, split, out, self.spent + max(4.0 * seconds, 5.0))
+            deadline = self.spent + max(4.0 * seconds, 2.0 * expected, 5.0)
+            answers = self._answers(candidate, recipe, split, self._place(candidate, fold, short), deadline)
         except OutOfTime as stop:
-            trial.reason = str(stop)
+            trial.reason, trial.slow = str(stop), True
         except (UserError, MemoryError) as error:
             trial.reason = excerpt(str(error) or type(error).__name__, 200)
         else:
             if short:
                 trial.scores.append(self.score([fold], {fold: answers}))
             else:
-                trial.answers[fold], trial.homes[fold], trial.recipe = answers, split_folder(out, split.index), recipe
+                home = split_folder(self._place(candidate, fold), split.index)
+                trial.answers[fold], trial.homes[fold], trial.recipe = answers, home, recipe
                 trial.scores.append(self.score(sorted(trial.answers), trial.answers))
         trial.seconds += time.monotonic() - began
         if trial.reason:
             self.say(f"{candidate.name}: {trial.reason}")
         self._note()
 
-    def _recipe(self, trial: Attempt, short: bool, seconds: float) -> Recipe:
-        """The settings of a training that may take so long: a network has as many epochs as fit, up to its recipe's.
-        What was decided is kept, so that all folds, and a search that goes on, train alike."""
+    def _place(self, candidate: Candidate, fold: int, short: bool = False) -> Path:
+        """The folder of a training."""
+        return self.folder / f"{_plain(candidate.name)}-{fold}{'-short' if short else ''}"
+
+    def _is_done(self, trial: Attempt, fold: int, short: bool) -> bool:
+        """Whether an earlier start of the search finished this training, so that it only needs to be read."""
+        place = self._place(trial.candidate, fold, short and trial.candidate.is_network)
+        return (split_folder(place, self.folds[fold].index) / RESULT).is_file()
+
+    def _recipe(self, trial: Attempt, short: bool, seconds: float) -> tuple[Recipe, float]:
+        """The settings of a training that may take so long, and the seconds it is expected to take. A network has as
+        many epochs as fit, up to its recipe's. What was decided is kept, so that all folds, and a search that goes on,
+        train alike."""
         candidate = trial.candidate
         if not candidate.is_network:
-            return candidate.recipe
+            return candidate.recipe, 0.0
         key = f"{candidate.name}{', short' if short else ''}"
+        epoch, start = self._epoch_seconds(candidate)
         if key not in self._state["epochs"]:
-            wanted = max(10, candidate.recipe.epochs // 4) if short else candidate.recipe.epochs
-            fit = int(seconds / max(self._epoch_seconds(candidate), 1e-4))
-            if fit < FEWEST_EPOCHS and self._has_scores():
-                raise OutOfTime(f"too slow: {fit} epochs would fit into its share of the budget")
+            most = candidate.recipe.epochs
+            wanted = min(max(10, most // 4), most) if short else most
+            fit, least = int((seconds - start) / epoch), start + FEWEST_EPOCHS * epoch
+            if fit < FEWEST_EPOCHS:
+                # The first network may take more than its share if all its folds fit into what is left.
+                networks = any(t.scores for t in self.trials if t.candidate.is_network and t is not trial)
+                left = (RUNGS[1] * self.budget - self.spent) / (FOLDS + 1 if self._has_scores() else 1)
+                if (networks and not trial.scores) or least > left:
+                    raise OutOfTime(f"too slow for the budget: an epoch takes {epoch:.2g} s")
             self._state["epochs"][key] = max(min(wanted, fit), FEWEST_EPOCHS)
-        return candidate.recipe.but(epochs=self._state["epochs"][key])
+            self._note()
+        epochs = self._state["epochs"][key]
+        return candidate.recipe.but(epochs=epochs), start + epochs * epoch
 
-    def _epoch_seconds(self, candidate: Candidate) -> float:
-        """How long an epoch of a candidate takes, measured once."""
+    def _epoch_seconds(self, candidate: Candidate) -> tuple[float, float]:
+        """How long an epoch of a candidate takes, and the rest of a training; measured once."""
         known = self._state["epoch_seconds"]
         if candidate.name not in known:
-            began = time.monotonic()
+            began, ends = time.monotonic(), list[float]()
             with tempfile.TemporaryDirectory(prefix="cgipool-") as out:
                 recipe = candidate.recipe.but(epochs=2)
-                self._answers(candidate, recipe, self.folds[0], Path(out) / "run", math.inf)
-            known[candidate.name] = (time.monotonic() - began) / 2.0
-        return known[candidate.name]
+                self._answers(candidate, recipe, self.folds[0], Path(out) / "run", self.budget, ends)
+            epoch = max(ends[1] - ends[0], 1e-4)
+            known[candidate.name] = epoch, max(time.monotonic() - began - 2.0 * epoch, 0.0)
+        epoch, rest = known[candidate.name]
+        return epoch, rest
 
     def _answers(
-        self, candidate: Candidate, recipe: Recipe, split: Split, out: Path, deadline: float
+        self,
+        candidate: Candidate,
+        recipe: Recipe,
+        split: Split,
+        out: Path,
+        deadline: float,
+        ends: list[float] | None = None,
     ) -> NDArray[np.float64]:
-        """[n, O] predictions for the test part of a split."""
+        """[n, O] predictions for the test part of a split. The times at which epochs end are added to `ends`."""
 
         def tell(progress: Progress) -> None:
-            if self.spent > deadline and candidate.is_network and not progress.done and self._has_scores():
-                raise OutOfTime("stopped: it took four times its share of the budget")
+            if ends is not None:
+                ends.append(time.monotonic())
+            if candidate.is_network and not progress.done:
+                self.doing(f"{candidate.name}, epoch {progress.epoch} of {recipe.epochs}")
+                if self.spent > deadline:
+                    raise OutOfTime("stopped: it took far more than its share of the budget")
 
         run: dict[str, Any] = {"method": candidate.method, "recipe": recipe, "splits": [split], "seed": self.seed}
         with warnings.catch_warnings():
@@ -230,7 +236,7 @@ class AutoSearch:
             parts = [holdout(self.graphs.subset(split.train), 1.0 - share, self.seed)[0] for share in CURVE]
             row = []
             for share, kept in zip(CURVE, parts, strict=True):
-                if self.spent > self.budget:
+                if self.spent + share * trial.seconds / max(len(trial.answers), 1) > self.budget:
                     break
                 part = Split(split.index, split.train[kept], split.val, split.test)
                 out = self.folder / f"{_plain(trial.candidate.name)}-{fold}-share-{share:g}"
@@ -284,7 +290,9 @@ class AutoSearch:
         """Raise UserError if nothing could be trained."""
         if not self._has_scores():
             reasons = "; ".join(f"{trial.candidate.name}: {trial.reason}" for trial in self.trials if trial.reason)
-            raise UserError(f"no candidate could be trained ({excerpt(reasons, 600)})")
+            slow = any(trial.slow for trial in self.trials)
+            more = f" within {self.budget:.0f} s; give a larger budget" if slow else ""
+            raise UserError(f"no candidate could be trained{more} ({excerpt(reasons, 600)})")
 
     def _stored(self) -> dict[str, Any]:
         """What earlier starts of the same search decided and how long they took."""
@@ -304,27 +312,6 @@ class AutoSearch:
 
     def _note(self) -> None:
         write_json(self.folder / STATE, self._state | {"seconds": round(self.spent, 3)})
-
-
-def check_data(graphs: GraphSet) -> None:
-    """Raise UserError for data that a search cannot work with."""
-    if graphs.n_graphs < FEWEST:
-        raise UserError(f"{graphs.name} has {graphs.n_graphs} graphs; --auto needs at least {FEWEST}")
-    if graphs.task == "classification":
-        if np.count_nonzero(np.bincount(graphs.y, minlength=1)) < 2:
-            raise UserError(f"{graphs.name} has one class only; there is nothing to learn")
-    elif not any(len(np.unique(column[~np.isnan(column)])) > 1 for column in np.asarray(graphs.targets).T):
-        raise UserError(f"{graphs.name}: every target column has one value only; there is nothing to learn")
-
-
-def folds_of(graphs: GraphSet, dev: NDArray[np.int64], seed: int) -> list[Split]:
-    """The folds of the graphs searched on, as splits: the fold is the test part."""
-    folds = []
-    for split in fold_splits(graphs.subset(dev), FOLDS, seed):
-        rest = np.sort(np.concatenate([split.train, split.val]))
-        kept, stopping = holdout(graphs.subset(dev[rest]), STOPPING, seed)
-        folds.append(Split(split.index, dev[rest[kept]], dev[rest[stopping]], dev[split.test]))
-    return folds
 
 
 def _plain(name: str) -> str:

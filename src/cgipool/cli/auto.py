@@ -1,8 +1,11 @@
 """`cgipool fit --auto`."""
 
 import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cgipool.cli.errors import Interrupted, say
 from cgipool.errors import counted
@@ -38,11 +41,10 @@ def fit_by_search(
     if overwrite:
         shutil.rmtree(folder, ignore_errors=True)
 
-    def tell(text: str) -> None:
-        say(text, err=True)
-
     try:
-        found = fit_auto(graphs, folder, budget=seconds, metric=metric, seed=seed, device=device, say=tell)
+        with telling() as (tell, doing):
+            options: dict[str, Any] = {"metric": metric, "seed": seed, "device": device, "say": tell, "doing": doing}
+            found = fit_auto(graphs, folder, budget=seconds, **options)
     except KeyboardInterrupt:
         raise Interrupted("stopped; run the same command again to continue") from None
     found.model.save(out)
@@ -54,8 +56,30 @@ def fit_by_search(
         say(line)
 
 
+@contextmanager
+def telling() -> Iterator[tuple[Callable[[str], None], Callable[[str], None]]]:
+    """What prints a line with the time, and what shows, on a terminal alone, what is being trained."""
+    from rich.console import Console
+    from rich.text import Text
+
+    began, console = time.monotonic(), Console(stderr=True, highlight=False)
+
+    def clock() -> str:
+        minutes, seconds = divmod(int(time.monotonic() - began), 60)
+        return f"{minutes}:{seconds:02d}"
+
+    with console.status("") if console.is_terminal else nullcontext() as status:
+
+        def doing(text: str) -> None:
+            if status is not None:
+                status.update(Text(f"{clock()}  {text}"))
+
+        yield lambda text: say(f"{clock()}  {text}", err=True), doing
+
+
 def table_of(found: "AutoResult") -> "Table":
     """The candidates, the best first."""
+    from cgipool.auto.search import NOT_TRIED
     from cgipool.cli.tables import plain_table
     from cgipool.task.metrics import KNOWN, written
 
@@ -63,6 +87,8 @@ def table_of(found: "AutoResult") -> "Table":
     title = KNOWN[metric].title + (", %" if KNOWN[metric].percent else "")
     table = plain_table("candidate", title, "scored on", "in the model", "seconds", "")
     for row in found.table:
+        if row["note"] == NOT_TRIED:
+            continue
         times = f"× {row['counts']}" if row["counts"] else ""
         table.add_row(
             row["name"], written(metric, row["score"]), row["scored on"], times, f"{row['seconds']:.0f}", row["note"]
@@ -72,14 +98,17 @@ def table_of(found: "AutoResult") -> "Table":
 
 def closing(found: "AutoResult", out: Path, page: Path) -> list[str]:
     """What was chosen, what to expect of it, and where it is."""
+    from cgipool.auto.search import NOT_TRIED
     from cgipool.task.metrics import described, written
 
     about, estimate = found.model.about, found.estimate
     metric = estimate["metric"]
     low, high = (written(metric, estimate[name]) for name in ("low", "high"))
     value = described(metric, estimate[metric]) if estimate.get(metric) is not None else "not defined"
+    left = [row["name"] for row in found.table if row["note"] == NOT_TRIED]
     return [
         "",
+        *([f"{NOT_TRIED}: {', '.join(left)}"] if left else []),
         f"chosen: {found.crossed.model}, {counted(about['folds'], 'model')} of each, one per fold",
         f"to expect: {value} (95 % interval {low} to {high}) on {counted(estimate['graphs'], 'graph')} held out",
         f"model: {out}",

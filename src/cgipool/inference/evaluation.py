@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,6 +76,46 @@ class ModelEvaluation:
         plain |= {"positive": self.positive} if self.task.name == CLASSIFICATION else {}
         each = PER_CLASS if self.task.name == CLASSIFICATION else PER_COLUMN
         return plain | self.values | ({each: self.by_column} if self.by_column else {})
+
+
+class Mistake(NamedTuple):
+    """A graph that is predicted badly."""
+
+    place: int
+    """Its place among the evaluated graphs."""
+    true: str
+    predicted: str
+
+
+def worst_of(found: ModelEvaluation, count: int) -> list[Mistake]:
+    """The graphs with the largest errors: wrong classes and values with the highest probability; for numbers the
+    largest error of a column, in units of its standard deviation. Each graph comes once."""
+    y, p, names = found.targets, found.predictions, found.task.columns
+    if found.task.name == CLASSIFICATION:
+        guess = p.argmax(1)
+        error = np.where(guess != y, p.max(1), -np.inf)
+        column = guess
+    else:
+        known = ~np.isnan(y)
+        size = np.abs(p - np.where(known, y, 0.0))
+        if found.task.name == "regression":
+            size = size / np.maximum(np.nanstd(np.where(known.any(0), y, 0.0), axis=0), 1e-12)
+        each = np.where(known, size, -np.inf)
+        column, error = each.argmax(1), each.max(1)
+        if found.task.name == "multilabel":
+            error = np.where(error > 0.5, error, -np.inf)
+    worst = [place for place in np.argsort(-error, kind="stable")[:count].tolist() if np.isfinite(error[place])]
+    mistakes = []
+    for place in worst:
+        chosen = column[place]
+        if found.task.name == CLASSIFICATION:
+            words = names[y[place]], f"{names[chosen]} ({p[place, chosen]:.2f})"
+        else:
+            title = f"{names[chosen]}: " if len(names) > 1 else ""
+            values = (f"{value:.4g}".replace("-", "−") for value in (y[place, chosen], p[place, chosen]))
+            words = title + next(values), next(values)
+        mistakes.append(Mistake(place, *words))
+    return mistakes
 
 
 def evaluate_model(

@@ -44,25 +44,30 @@ def evaluation_page(
     *,
     brand: str = "cgipool evaluate",
     title: str = "",
+    lead: str = "",
     more: str = "",
+    beside: str | None = None,
+    last: str = "",
 ) -> str:
     """Return the page; `metric` is shown first, by default the task's primary one.
 
-    `brand` names the command that writes the page, and `more` is HTML that follows the metrics.
+    `brand` names the command that writes the page. `lead`, `more` and `last` are HTML before the metrics, after them
+    and at the end; `beside` stands in place of the table of the largest errors.
     """
     facts = [counted(len(found.ids), "graph"), f"task: {found.task.name}"]
     facts += [f"{found.unlabelled:,} without a label left out"] if found.unlabelled else []
     facts += [f"{found.unread:,} without a prediction left out"] if found.unread else []
-    plots = _scatter_plots(found) if found.task.name == "regression" else _reliability(found)
+    plots = (_scatter_plots if found.task.name == "regression" else _reliability)(found, beside)
     parts = {
         "style": "".join(
             [web_file("cgipool.report", "page.css"), *(web_file(HERE, name) for name in ("tips.css", "evaluation.css"))]
         ),
         "title": escape(excerpt(title or f"Evaluation on {Path(found.data).name}")),
         "brand": escape(brand),
+        "lead": lead or f'<p class="words">{escape(excerpt(found.model))}</p>',
         "more": more,
+        "last": last,
         "facts": escape(" · ".join(facts)),
-        "model": escape(excerpt(found.model)),
         "tiles": _tiles(found, metric or found.task.primary),
         "plots": plots,
         "table": _columns(found),
@@ -159,7 +164,7 @@ def _number(value: float) -> str:
     return f"{value:,.4g}".replace("-", "−") if abs(value) < 1e4 else f"{value:,.6g}".replace("-", "−")
 
 
-def _reliability(found: ModelEvaluation) -> str:
+def _reliability(found: ModelEvaluation, more: str | None) -> str:
     """Reliability diagram and histogram of confidences; for classes also the confusion matrix."""
     p, y = found.predictions, found.targets
     if found.task.name == CLASSIFICATION:
@@ -174,7 +179,9 @@ def _reliability(found: ModelEvaluation) -> str:
     histogram = _histogram(confidence, words)
     beside = f'<section class="card"><h2>Probabilities</h2>{histogram}</section>'
     if found.task.name == CLASSIFICATION:
-        beside = f'<div class="column">{_confusion(found)}{beside}</div>'
+        worst = _mistakes(found) if more is None else ""
+        beside = _confusion(found) + worst + beside
+    beside = f'<div class="column">{beside}{more or ""}</div>'
     return (
         f'<section class="card"><h2>Reliability</h2>{_diagram(confidence, right, words)}'
         f'<p class="legend">The line over a bar is the {words[1]}. <i class="key bar-over"></i>predictions too sure '
@@ -229,7 +236,7 @@ def _confusion(found: ModelEvaluation) -> str:
     return (
         '<section class="card"><h2>Confusion matrix</h2><p class="words">Rows: the true class; columns: the predicted '
         f'class. A cell is shaded by its share of the row.</p><div class="scroll"><table class="plain heat"><thead><tr>'
-        f'<th scope="col">true</th>{head}</tr></thead><tbody>{rows}</tbody></table></div></section>{_mistakes(found)}'
+        f'<th scope="col">true</th>{head}</tr></thead><tbody>{rows}</tbody></table></div></section>'
     )
 
 
@@ -257,7 +264,7 @@ def _worst(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> s
     )
 
 
-def _scatter_plots(found: ModelEvaluation) -> str:
+def _scatter_plots(found: ModelEvaluation, more: str | None) -> str:
     """Predicted against measured values of each column, and its errors."""
     parts, columns = [], found.task.columns
     for column, name in enumerate(columns[:MOST_PLOTS]):
@@ -270,15 +277,21 @@ def _scatter_plots(found: ModelEvaluation) -> str:
         if len(columns) > 1:
             parts.append(f'<section class="card"><h2>{title}</h2>{plot}{_errors(predicted - measured)}</section>')
             continue
-        worst = np.argsort(-np.abs(predicted - measured), kind="stable")[:WORST].tolist()
-        rows = [(ids[g], *map(_number, (measured[g], predicted[g], predicted[g] - measured[g]))) for g in worst]
+        if more is None:
+            worst = np.argsort(-np.abs(predicted - measured), kind="stable")[:WORST].tolist()
+            rows = [(ids[g], *map(_number, (measured[g], predicted[g], predicted[g] - measured[g]))) for g in worst]
+            beside = _worst("Largest errors", ("graph", "measured", "predicted", "error"), rows)
+        else:
+            beside = more
         parts.append(
             f'<section class="card"><h2>{title}</h2>{plot}</section><div class="column"><section class="card">'
             f"<h2>Errors</h2>{_errors(predicted - measured)}</section>"
-            f"{_worst('Largest errors', ('graph', 'measured', 'predicted', 'error'), rows)}</div>"
+            f"{beside}</div>"
         )
-    more = len(columns) - MOST_PLOTS
-    note = f'<p class="words">{counted(more, "further column")}: see the table.</p>' if more > 0 else ""
+    if len(columns) > 1:
+        parts.append(more or "")
+    left = len(columns) - MOST_PLOTS
+    note = f'<p class="words">{counted(left, "further column")}: see the table.</p>' if left > 0 else ""
     return "".join(parts) + note
 
 

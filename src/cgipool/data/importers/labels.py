@@ -194,7 +194,10 @@ def _usual_label(path: Path, columns: Sequence[str]) -> str:
     usual = [column for column in columns if column.lower() in USUAL]
     likely = usual if usual else list(columns)
     if len(likely) > 1:
-        raise UserError(f"{path}: several columns could hold the label ({few(likely)}); choose with --label COLUMN")
+        raise UserError(
+            f"{path}: several columns could hold the label ({few(likely)}); choose with --label COLUMN, which can be "
+            "repeated or be a pattern such as 'NR-*'"
+        )
     return likely[0]
 
 
