@@ -97,7 +97,7 @@ def test_a_wide_table_and_chosen_columns(tmp_path: Path) -> None:
     said = refused(tmp_path, text, smiles="Structure")
     assert said == (
         ": several columns could hold the label (c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, … (3,001 in all)); choose "
-        "with --label COLUMN"
+        "with --label COLUMN, which can be repeated or be a pattern such as 'NR-*'"
     )
     assert refused(tmp_path, text, label="toxic").startswith(": no column is called 'smiles' (c0, c1, ")
 
