@@ -232,6 +232,82 @@ class Vocabulary:
         values = {trial["name"]: np.mean(trial["val_accuracy"]) for trial in rung["trials"]}
         return float(100 * (values[found["winner"]["name"]] - values["base"]))
 
+    def best_epochs(self, studies: Iterable[str], methods: Iterable[str] | None, dataset: str) -> list[int]:
+        """Of every training of some studies on a data set, each cell once; None: of all methods."""
+        cells = {
+            p.key: p.cell
+            for name in studies
+            for p in self.results.studies[name].places
+            if p.cell and p.at["dataset"] == dataset and (methods is None or p.at["method"] in methods)
+        }
+        return [row["best_epoch"] for cell in cells.values() for row in cell.splits]
+
+    def diagnostic(self, study: str, dataset: str, name: str, level: int, **at: Any) -> list[float]:
+        """Of CGIPool's term on every split, at one level."""
+        return [row["diagnostics"][name][level] for row in self.cell(study, "cgi", dataset, **at).splits]
+
+    def tried(self, search: str, rung: int, *datasets: str) -> dict[str, float]:
+        """By setting of a rung, the difference to the base in points on some data sets, or all."""
+        one = self.results.searches[search]["rungs"][rung]
+        chosen = [place for place, name in enumerate(one["datasets"]) if not datasets or name in datasets]
+        shape = len(one["methods"]), len(one["datasets"]), -1
+        judged = [trial for trial in one["trials"] if trial["state"] == "judged"]
+        values = {t["name"]: 100 * np.reshape(t["val_accuracy"], shape)[:, chosen].mean() for t in judged}
+        return {name: float(value - values["base"]) for name, value in values.items()}
+
+    def having(self, search: str, setting: str, value: Any) -> list[str]:
+        """The drawn settings of the first rung that have a value."""
+        found = self.results.searches[search]
+        trials = [t for t in found["rungs"][0]["trials"] if t["name"] != "base"]
+        return [t["name"] for t in trials if t["changes"].get(setting, found["base"][setting]) == value]
+
+    def combinations(self, search: str) -> int:
+        """How many settings the space of a search has."""
+        return int(np.prod([len(values) for values in self.results.searches[search]["space"].values()]))
+
+    def slower(self, dataset: str) -> float:
+        """By how much settings of the first rung with a rate of 0.005 are below the others."""
+        found, fast = self.tried("search", 0, dataset), set(self.having("search", "lr", 0.005))
+        others = [value for name, value in found.items() if name not in fast and name != "base"]
+        return float(np.mean(others) - np.mean([found[name] for name in fast]))
+
+    def gain_se(self, search: str) -> float:
+        """The error of `gain` over the splits of the last rung."""
+        found = self.results.searches[search]
+        rung = [rung for rung in found["rungs"] if rung["name"] != "one at a time"][-1]
+        shape = len(rung["methods"]), len(rung["datasets"]), -1
+        values = {t["name"]: 100 * np.reshape(t["val_accuracy"], shape).mean(0) for t in rung["trials"]}
+        apart = values[found["winner"]["name"]] - values["base"]
+        return float(np.sqrt((apart.var(axis=1, ddof=1) / apart.shape[1]).sum()) / len(apart))
+
+    def published_leads(self) -> list[float]:
+        """CGIPool's published leads over the peers, in the order of Table 1's comparisons."""
+        found = self.results.studies["table1"].against
+        return [self.published("table1", "cgi", d) - self.published("table1", m, d) for m, d in found]
+
+    def diffpool_gaps(self, *datasets: str) -> list[float]:
+        """DiffPool with a tenth of its own losses, and with none, minus its published mean."""
+        return [
+            self.mean("diffpool", "diffpool", dataset, own_loss=weight) - self.published("table1", "diffpool", dataset)
+            for dataset in datasets
+            for weight in (0.0, 0.1)
+        ]
+
+    def below_floor(self, *datasets: str) -> int:
+        """How many published ± are too small even for a standard error over 20 splits."""
+        places = [p for p in self.results.studies["table1"].places if p.at["dataset"] in datasets and p.cell]
+        known = [(p.published, p.cell.graphs["test"]) for p in places if p.published and p.cell]
+        return sum((spread or np.inf) < floor(mean, tests) / np.sqrt(20) for (mean, spread), tests in known)
+
+    def released_molecules(self) -> list[float]:
+        """The accuracies of recipe released on NCI1 and NCI109, ablations included."""
+        cells = [p.cell for p in self.results.studies["released"].places if p.at["dataset"] in MOLECULES[:2]]
+        return [float(value) for cell in cells if cell for value in cell.values]
+
+    def failed(self) -> list[float]:
+        """Those of them that failed."""
+        return [value for value in self.released_molecules() if value < 64]
+
     def floors(self) -> list[float | None]:
         """How many published ± of Table 1 there are, are below the floor, below half of it; and our SDs below it."""
         places = [place for place in self.results.studies["table1"].places if place.published and place.cell]
@@ -248,7 +324,15 @@ def vocabulary(results: Results) -> dict[str, Any]:
     """The names that expressions may use."""
     own = Vocabulary(results)
     methods = {name: getattr(own, name) for name in dir(own) if not name.startswith("_") and name != "results"}
-    plain: tuple[Callable[..., Any], ...] = (abs, len, max, min, sum, se, floor, detectable)
+    plain: tuple[Callable[..., Any], ...] = (abs, len, max, min, range, round, sorted, sum, zip, se, floor, detectable)
     known = {call.__name__: call for call in plain} | {"median": np.median, "average": np.mean}
-    names = {"MOLECULES": MOLECULES, "SETS": SETS, "EIGHT": EIGHT, "PEERS": PEERS, "SIX": SIX, "_": None}
+    names = {
+        "MOLECULES": MOLECULES,
+        "SETS": SETS,
+        "EIGHT": EIGHT,
+        "PEERS": PEERS,
+        "SIX": SIX,
+        "TRAINED": (*EIGHT, "random", "none", "structure-free"),
+        "_": None,
+    }
     return methods | known | names
