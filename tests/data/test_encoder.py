@@ -109,7 +109,7 @@ def test_refuses(molecules: GraphSet) -> None:
         (lambda: Encoder.fit(molecules, np.array([], dtype=np.int64), attributes=True), "no training nodes"),
         (lambda: Encoder.fit(molecules, molecules.y == 0), "graph ids are whole numbers, not bool"),
         (lambda: Encoder.fit(molecules, [-1]), "graph ids go from 0 to"),
-        (lambda: Encoder.from_json({}), "not a saved encoder: KeyError('source')"),
+        (lambda: Encoder.from_json({}), "not a saved encoder: KeyError('values')"),
     ):
         with pytest.raises(UserError) as caught:
             make()
@@ -196,3 +196,28 @@ def test_an_edge_label_without_a_column(bonds: GraphSet) -> None:
     reasons = encoder.unencodable(other)
     assert list(reasons) == [2]
     assert reasons[2] == "edge label (column 0) ~ is not in the vocabulary, which has no 'other' column"
+
+
+def test_columns_with_other_names_than_at_training(molecules: GraphSet) -> None:
+    """Sources that name their columns must have the same; the first that differs is named."""
+    edges = np.arange(2 * molecules.n_edges, dtype=np.float32).reshape(-1, 2)
+    codes = np.zeros((molecules.n_edges, 1), np.int32)
+    names = {
+        "category": ("element", "kind"), "attributes": ("mass", "size"),
+        "edge_category": ("bond",), "edge_attributes": ("length", "angle"),
+    }  # fmt: skip
+    named = dataclasses.replace(
+        molecules, edge_attributes=edges, edge_category=codes, edge_category_names=(("one",),), column_names=names
+    )
+    encoder = Encoder.fit(named, attributes=True, edges=True)
+    again = Encoder.from_json(json.loads(json.dumps(encoder.to_json())))
+    assert again == encoder
+    again.encode(dataclasses.replace(named, column_names={}))
+    for what, thing, other in (
+        ("category", "node label column 1 is 'class', where 'kind' was fitted", ("element", "class")),
+        ("attributes", "node attribute column 0 is 'size', where 'mass' was fitted", ("size", "mass")),
+        ("edge_category", "edge label column 0 is 'type', where 'bond' was fitted", ("type",)),
+        ("edge_attributes", "edge attribute column 1 is 'torsion', where 'angle' was fitted", ("length", "torsion")),
+    ):
+        with pytest.raises(UserError, match=f"^molecules: {thing}$"):
+            again.encode(dataclasses.replace(named, column_names=names | {what: other}))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cgipool.data.batch import Batch, Batcher, Capacity
-from cgipool.data.features import Inputs
+from cgipool.data.encoded import Inputs
 from cgipool.data.graphs import GraphSet
 from cgipool.model.build import build_model
 from cgipool.model.layers import InputSize

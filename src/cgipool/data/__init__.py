@@ -2,7 +2,8 @@
 
 from cgipool.data.catalogue import CATALOGUE, CatalogueEntry
 from cgipool.data.describe import describe, wl_classes
-from cgipool.data.features import Encoder, Inputs
+from cgipool.data.encoded import Inputs
+from cgipool.data.features import Encoder
 from cgipool.data.fetch import cache_folder, fetch
 from cgipool.data.graphs import GraphSet
 from cgipool.data.motifs import motifs

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cgipool.data.edges import EdgeColumns
-from cgipool.data.features import Inputs
+from cgipool.data.encoded import Inputs
 from cgipool.data.graphs import GraphSet
 
 

@@ -14,7 +14,7 @@ from cgipool.data.build import ranges
 from cgipool.data.catalogue import CATALOGUE
 from cgipool.data.graphs import GraphSet
 from cgipool.data.names import Names
-from cgipool.errors import UserError, counted, unknown
+from cgipool.errors import UserError, counted, excerpt, unknown
 
 STRETCH = 1 << 22
 """Rows that are read at a time."""
@@ -245,6 +245,20 @@ def _stretches(first: NDArray[np.int64], counts: NDArray[np.int64]) -> Iterator[
     marks = np.searchsorted(ends, np.arange(STRETCH, ends[-1] if len(ends) else 0, STRETCH))
     for start, stop in pairwise(np.unique(np.concatenate([[0], marks, [len(counts)]])).tolist()):
         yield ranges(first[start:stop], counts[start:stop])
+
+
+def source_names(graphs: GraphSet, prefix: str = "") -> tuple[Names, Names]:
+    """What the source calls the label and the attribute columns of the nodes, or with a prefix of the edges."""
+    return tuple(graphs.column_names.get(f"{prefix}{what}", ()) for what in ("category", "attributes"))  # type: ignore[return-value]
+
+
+def check_source_names(graphs: GraphSet, thing: str, found: Names, fitted: Names) -> None:
+    """Raise UserError where columns have other names than those that were fitted. Sources without names pass."""
+    if len(found) != len(fitted) or found == fitted:
+        return
+    j = next(j for j, pair in enumerate(zip(found, fitted, strict=True)) if pair[0] != pair[1])
+    names = f"is {excerpt(found[j])!r}, where {excerpt(fitted[j])!r} was fitted"
+    raise UserError(f"{graphs.name}: {thing} column {j} {names}")
 
 
 def other_width(graphs: GraphSet, width: int, thing: str, fitted: int) -> UserError:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cgipool.data.features import Inputs
+from cgipool.data.encoded import Inputs
 from cgipool.data.graphs import GraphSet
 
 

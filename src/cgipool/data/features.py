@@ -17,18 +17,19 @@ from cgipool.data.columns import (
     Codes,
     Columns,
     Rows,
+    check_source_names,
     columns_read,
     edge_stretches,
     known,
-    label_codes,
     moments,
     node_codes,
     node_stretches,
-    numbers_of,
     other_width,
     side_by_side,
+    source_names,
 )
 from cgipool.data.descriptors import Descriptors
+from cgipool.data.encoded import EdgeEncoder, Inputs, fitted_in, inputs_of
 from cgipool.data.graphs import GraphSet
 from cgipool.data.names import Names
 from cgipool.data.structure import COMMON, float_columns, wl_colours
@@ -36,78 +37,6 @@ from cgipool.errors import UserError, counted, unknown
 
 SOURCES = ("auto", "label", "degree", "label+degree")
 VOCABULARIES = ("train", "all")
-
-
-@dataclass(frozen=True, eq=False)
-class Inputs:
-    """Encoded nodes, or encoded edges."""
-
-    category: NDArray[np.int32] | Rows
-    """[N, K] column numbers, each category column in its own stretch of the `columns`."""
-    columns: int
-    """Width of the joint one-hot input."""
-    floats: NDArray[np.float32] | Rows | None
-    """[N, D] standardised attributes."""
-    edges: "Inputs | None" = None
-    """The encoded edges [E, …], in the order in which the set stores them; None where edges are not read."""
-    descriptors: NDArray[np.float32] | None = None
-    """[G, V] standardised descriptors of the graphs; None where none are read."""
-
-
-@dataclass(frozen=True)
-class EdgeEncoder(Columns):
-    """A fixed map from edges to inputs, fitted on the edges of the training graphs; see `Encoder`."""
-
-    vocabulary: str
-    values: tuple[Names, ...]
-    seen: tuple[tuple[bool, ...], ...]
-    mean: tuple[float, ...] | None = None
-    scale: tuple[float, ...] | None = None
-    reads: Names = ()
-    """The label columns that are read, by name; without names, all by position."""
-
-    @classmethod
-    def fit(
-        cls,
-        graphs: GraphSet,
-        train_ids: NDArray[Any] | None = None,
-        *,
-        vocabulary: str = "train",
-        reads: Names = (),
-    ) -> "EdgeEncoder":
-        """Fit the label columns (by default all) and the attributes of the edges on the graphs `train_ids` (by default
-        all)."""
-        ids = graph_ids(graphs, train_ids)
-        codes = label_codes(
-            graphs.edge_category, graphs.edge_category_names, numbers_of(graphs, "edge_category", reads)
-        )
-        seen = known(codes, edge_stretches(graphs, ids), vocabulary)
-        if graphs.edge_attributes is None:
-            return cls(vocabulary, codes.names, seen, reads=reads)
-        nothing = f"{graphs.name}: no edges in the training graphs to standardise the edge attributes by"
-        values = np.asarray(graphs.edge_attributes)
-        fitted = moments(values, lambda: edge_stretches(graphs, ids), nothing)
-        return cls(vocabulary, codes.names, seen, *fitted, reads=reads)
-
-    def encode(self, graphs: GraphSet) -> Inputs:
-        """The inputs of these graphs' edges."""
-        codes = self.codes(graphs)
-        category = self.categories(codes, graphs.n_edges)
-        floats = None
-        if self.mean is not None:
-            width = 0 if graphs.edge_attributes is None else graphs.edge_attributes.shape[1]
-            if graphs.edge_attributes is None or width != len(self.mean):
-                raise other_width(graphs, width, "edge attribute column", len(self.mean))
-            floats = self.standardised(np.asarray(graphs.edge_attributes))
-        return _inputs(graphs, category, self.columns, floats)
-
-    def codes(self, graphs: GraphSet) -> Codes:
-        """The edge labels of a set, which must have the columns that were fitted."""
-        columns = numbers_of(graphs, "edge_category", self.reads)
-        codes = label_codes(graphs.edge_category, graphs.edge_category_names, columns)
-        if len(codes.names) != len(self.values):
-            raise other_width(graphs, len(codes.names), "edge label column", len(self.values))
-        return codes
 
 
 @dataclass(frozen=True)
@@ -145,6 +74,8 @@ class Encoder(Columns):
     """The node label columns that are read, by name; without names, all by position."""
     lappe: int = 0
     """Eigenvectors of the Laplacian, which are the last float columns."""
+    called: tuple[Names, Names] = ((), ())
+    """What the source calls the label columns and the attribute columns of the nodes."""
     descriptors: Descriptors | None = None
     """The numbers of whole graphs that are read."""
 
@@ -211,6 +142,7 @@ class Encoder(Columns):
             rwse,
             reads,
             lappe,
+            source_names(graphs),
             of_graphs,
         )
 
@@ -230,7 +162,7 @@ class Encoder(Columns):
             raise UserError(f"{graphs.name}: {reasons[min(reasons)]}")
         category = self.categories(self._codes(graphs), graphs.n_nodes)
         edges = None if self.edges is None else self.edges.encode(graphs)
-        made = _inputs(graphs, category, self.columns, self._floats(graphs), edges)
+        made = inputs_of(graphs, category, self.columns, self._floats(graphs), edges)
         return made if self.descriptors is None else replace(made, descriptors=self.descriptors.encode(graphs))
 
     def unencodable(self, graphs: GraphSet) -> dict[int, str]:
@@ -296,6 +228,8 @@ class Encoder(Columns):
         codes = node_codes(graphs, self.source, self.reads)
         if (found := len(codes.names) - (self.source == "label+degree")) != fitted:
             raise other_width(graphs, found, "node label column", fitted)
+        if self.source != "degree" and not self.reads:
+            check_source_names(graphs, "node label", source_names(graphs)[0], self.called[0])
         return side_by_side(codes, *(c.column for c in wl_colours(graphs, codes, (self.source, self.reads), self.wl)))
 
     def _floats(self, graphs: GraphSet) -> Rows | None:
@@ -305,6 +239,8 @@ class Encoder(Columns):
         width = 0 if graphs.attributes is None else graphs.attributes.shape[1]
         if fitted and width != fitted:
             raise other_width(graphs, width, "attribute column", fitted)
+        if fitted:
+            check_source_names(graphs, "node attribute", source_names(graphs)[1], self.called[1])
         values = float_columns(graphs, fitted > 0, self.rwse, self.lappe)
         return None if values is None else self.standardised(values)
 
@@ -316,35 +252,27 @@ class Encoder(Columns):
     def from_json(cls, plain: dict[str, Any]) -> "Encoder":
         """The encoder that `to_json` wrote."""
         try:
-            edges = plain.get("edges")
+            shared, edges = fitted_in(plain), plain.get("edges")
             if edges is not None:
-                edges = EdgeEncoder(edges["vocabulary"], **_fitted(edges), reads=tuple(edges.get("reads", ())))
-            later = {name: plain.get(name, absent) for name, absent in LATER.items()}
+                edges = EdgeEncoder(edges["vocabulary"], **fitted_in(edges))
+            later = {name: plain.get(name, absent) for name, absent in LATER.items() if name not in shared}
             if (held := later["descriptors"]) is not None:
                 numbers = {what: tuple(held.get(what, ())) for what in ("names", "mean", "scale", "rdkit")}
                 later["descriptors"] = Descriptors(**numbers, impute=bool(held["impute"]), bits=held.get("bits", 0))
-            later |= {"edges": edges, "merged": tuple(later["merged"]), "reads": tuple(later["reads"])}
-            return cls(plain["source"], plain["vocabulary"], **_fitted(plain), **later)
+            later |= {"edges": edges, "merged": tuple(later["merged"])}
+            return cls(plain["source"], plain["vocabulary"], **shared, **later)
         except (KeyError, TypeError) as error:
             raise UserError(f"not a saved encoder: {error!r}") from None
 
 
-LATER: dict[str, Any] = {"descriptors": None, "edges": None, "wl": 0, "merged": (), "rwse": 0, "lappe": 0, "reads": ()}
+LATER: dict[str, Any] = {
+    "descriptors": None,
+    "edges": None,
+    "wl": 0,
+    "merged": (),
+    "rwse": 0,
+    "lappe": 0,
+    "reads": (),
+    "called": ((), ()),
+}
 """Parts of an encoder that files of earlier versions lack, with what their absence means."""
-
-
-def _fitted(plain: dict[str, Any]) -> dict[str, Any]:
-    """The fields that `Encoder` and `EdgeEncoder` share."""
-    return {
-        "values": tuple(map(tuple, plain["values"])),
-        "seen": tuple(map(tuple, plain["seen"])),
-        "mean": None if plain["mean"] is None else tuple(plain["mean"]),
-        "scale": None if plain["scale"] is None else tuple(plain["scale"]),
-    }
-
-
-def _inputs(graphs: GraphSet, category: Rows, columns: int, floats: Rows | None, edges: Inputs | None = None) -> Inputs:
-    """The inputs as arrays; of a set on disk, computed for the rows that are asked for."""
-    if graphs.is_mapped:
-        return Inputs(category, columns, floats, edges)
-    return Inputs(np.asarray(category), columns, None if floats is None else np.asarray(floats), edges)

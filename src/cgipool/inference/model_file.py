@@ -135,6 +135,9 @@ def _check_encoder(plain: Any) -> None:
 def _check_columns(plain: dict[str, Any]) -> None:
     values, seen, mean, scale = (plain[name] for name in ("values", "seen", "mean", "scale"))
     _need(_texts(list(plain.get("reads", []))), "the names of the encoder's columns are not texts")
+    called = plain.get("called", [[], []])
+    sound = isinstance(called, list) and len(called) == 2 and all(map(_texts, called))
+    _need(sound, "what the encoder's columns are called is not texts")
     _need(plain["vocabulary"] in VOCABULARIES, "the encoder's vocabulary is unknown")
     _need(isinstance(values, list) and all(map(_texts, values)), "the encoder's values are not lists of names")
     _need(isinstance(seen, list) and all(map(_flags, seen)), "the encoder's seen values are not lists of truth values")
