@@ -333,10 +333,11 @@ def test_numbers_and_quoted_texts_of_settings() -> None:
 
 
 def stored_estimates() -> list[tuple[str, float]]:
-    """Recipe, and estimated beside measured seconds, of every cell of results/."""
+    """Recipe, and estimated beside measured seconds, of every cell of results/ that ran on a GPU."""
     cells = {cell.key: cell for path in FILES for cell in read_study(path).cells}
     records = [read_record(path) for path in (STUDIES.parent / "results").glob("*/cells/*.json")]
-    known = [(cells[record.key], record) for record in records if record.key in cells]
+    on_gpu = [record for record in records if record.provenance["kind"] == "cuda" and record.key in cells]
+    known = [(cells[record.key], record) for record in on_gpu]
     return [(cell.recipe.name, predicted(cell, "cuda") / record.provenance["seconds"]) for cell, record in known]
 
 
