@@ -28,7 +28,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(searching, "CURVE", ())
     monkeypatch.setattr(fitting, "DRAWS", 20)
     few = [Candidate(name, name, SMALL) for name in (BASELINE, "wl", "none")]
-    monkeypatch.setattr(fitting, "candidates_for", lambda graphs: few)
+    monkeypatch.setattr(fitting, "candidates_for", lambda graphs, budget: few)
 
 
 def test_a_classifier_searches_and_predicts(

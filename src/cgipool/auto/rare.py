@@ -17,8 +17,11 @@ RARE_METRIC = "pr_auc"
 CHANGES = ({"class_weight": "balanced"}, {"focal": 2.0}, {"balanced_batches": True})
 """What is tried for rare classes."""
 
-VARIED = ("none", "ecfp-count-rf", "rdkit-et")
-"""Candidates that are also tried with these changes, as far as they read them."""
+NETWORKS = ("none, conv=gine, rdkit_descriptors", "none")
+"""The first of these that is among the candidates is also tried with all changes."""
+
+CLASSICAL = ("rdkit-et", "rdkit-rf", "ecfp-count-rf")
+"""Candidates that are also tried with weighted classes."""
 
 
 def has_rare_classes(graphs: GraphSet) -> bool:
@@ -37,9 +40,11 @@ def rare_candidates(graphs: GraphSet, among: Sequence[Candidate]) -> list[Candid
     """Candidates that weigh rare classes, beside those given; none if no class is rare."""
     if not has_rare_classes(graphs):
         return []
+    names = [candidate.name for candidate in among]
+    varied = (*[name for name in NETWORKS if name in names][:1], *CLASSICAL)
     found = []
     for candidate in among:
-        for change in CHANGES if candidate.name in VARIED else ():
+        for change in CHANGES if candidate.name in varied else ():
             name, value = next(iter(change.items()))
             if candidate.is_network:
                 recipe = candidate.recipe.but(**change, stop_by=_watched(graphs))
