@@ -14,6 +14,7 @@ from cgipool import GraphSet, train
 from cgipool.cli import main
 from cgipool.data import Inputs
 from cgipool.data.batch import Batch, Batcher, Capacity
+from cgipool.data.describe import describe
 from cgipool.data.features import Encoder
 from cgipool.data.splits import random_splits
 from cgipool.errors import UserError
@@ -270,10 +271,15 @@ def test_the_command_line_imports_them(
     assert "is undirected, and the model reads directions: import it with --directed" in error
 
 
-def test_encodings_read_edges_without_direction() -> None:
+def test_colours_read_directions_and_other_encodings_do_not() -> None:
+    """Leaves of the stars differ by the direction alone; a description does not call such graphs twins."""
+    stars = told_by_direction()
+    category = np.asarray(Encoder.fit(stars, wl=1).encode(stars).category)
+    assert len(np.unique(category[stars.y[stars.node_graph] == 0], axis=0)) == 2
+    assert len(np.unique(category, axis=0)) == 4
+    twins = describe(stars)["duplicates"]
+    assert (twins["distinct"], twins["conflicting"], twins["ceiling"]) == (2, 0, 1.0)
     graphs, plain = directed_graphs(4), directed_graphs(4, directed=False)
-    for options in ({"wl": 2}, {"rwse": 3}):
-        one, other = (Encoder.fit(each, **options).encode(each) for each in (graphs, plain))
-        np.testing.assert_array_equal(np.asarray(one.category), np.asarray(other.category))
-        if one.floats is not None:
-            np.testing.assert_array_equal(np.asarray(one.floats), np.asarray(other.floats))
+    one, other = (Encoder.fit(each, rwse=3, lappe=2).encode(each) for each in (graphs, plain))
+    np.testing.assert_array_equal(np.asarray(one.category), np.asarray(other.category))
+    np.testing.assert_array_equal(np.asarray(one.floats), np.asarray(other.floats))

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn import EdgePooling, GCNConv, SAGPooling, TopKPooling
 
+from cgipool.data import GraphSet, Inputs
+from cgipool.data.batch import Batcher
 from cgipool.errors import UserError
 from cgipool.model.level import Level
 from cgipool.model.network import Network
@@ -304,3 +306,21 @@ def test_results_that_are_understood(form: Any, weighted: bool, losses: list[str
 def test_results_that_are_not(form: Any, said: str) -> None:
     with pytest.raises(UserError, match=said):
         given(form)
+
+
+class Seen(nn.Module):
+    def __init__(self, in_channels: int) -> None:
+        super().__init__()
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None, batch: Any = None) -> tuple:
+        self.seen = dict(zip(map(tuple, edge_index.T.tolist()), edge_attr.tolist(), strict=True))
+        return x, edge_index, edge_attr, batch, torch.arange(len(x))
+
+
+def test_a_layer_of_pyg_gets_the_weight_of_each_edge() -> None:
+    weight = np.array([0.5, 2.0, 3.0, 4.0], np.float32)
+    graphs = GraphSet.from_edges("weighted", [3], [0, 1, 1, 2], [1, 0, 2, 1], [-1], class_names=(), edge_weight=weight)
+    batch = Batcher(graphs, Inputs(np.zeros((3, 0), np.int32), 0, None)).batch(np.array([0]))
+    pool = PyGPool(Seen, 2)
+    pool(torch.ones(3, 2), Level.whole(batch, compact=True))
+    assert pool.layer.seen == {(0, 1): 0.5, (1, 0): 2.0, (1, 2): 3.0, (2, 1): 4.0}

@@ -88,8 +88,20 @@ def _word(name: str) -> int:
 
 
 def refined(graphs: GraphSet, colour: Words) -> Words:
-    """[N] colours that tell apart what a node's own colour and the colours of its neighbours tell apart."""
-    return mix(colour * ROUND + _neighbour_sums(graphs, mix(colour.copy())))
+    """[N] colours that tell apart what a node's own colour and the colours of its neighbours tell apart; where edges
+    have a direction, those they lead to and those they come from."""
+    sums = _sums_by_direction if graphs.directed else _neighbour_sums
+    return mix(colour * ROUND + sums(graphs, mix(colour.copy())))
+
+
+def _sums_by_direction(graphs: GraphSet, words: Words) -> Words:
+    """[N] sum over the neighbours that edges lead to, plus that of other words over those they come from."""
+    assert graphs.edge_weight is not None
+    source = graphs.edge_source
+    target, exists = source + graphs.edge_disp, np.asarray(graphs.edge_weight) != 0
+    sums = segment_sums(np.where(exists, words[target], np.uint64(0)), np.asarray(graphs.edge_ptr))
+    np.add.at(sums, target[exists], mix(words * ROUND)[source[exists]])
+    return sums
 
 
 def _neighbour_sums(graphs: GraphSet, words: Words) -> Words:

@@ -117,7 +117,8 @@ def _edge_list(level: Level) -> tuple[Tensor, Tensor | None]:
     row_ptr, neighbor = level.edges
     position = torch.arange(len(level.alive), device=neighbor.device)
     target = torch.repeat_interleave(position, torch.diff(row_ptr))
-    return torch.stack([neighbor[: len(target)].long(), target]), None
+    weight = level.entry_weights[0]
+    return torch.stack([neighbor[: len(target)].long(), target]), weight[: len(target)] if len(weight) else None
 
 
 class Parts(NamedTuple):
