@@ -17,13 +17,16 @@ ON_MOLECULES = ("rdkit-svm", "rdkit-et")
 """Machines and trees on descriptors of molecules."""
 
 SLOWEST = "ecfp-count-rf"
-"""A forest on fingerprints: its thousands of columns take longer than all other classical methods, so it comes last."""
+"""A forest on fingerprints: its columns take longer than all other classical methods, so it comes last, if at all."""
 
 DESCRIBING, DESCRIBING_SHARE = 0.006, 0.25
 """Seconds that RDKit's descriptors take for a molecule, and the share of the budget that they may take for all."""
 
 FEWEST_STEPS, MOST_EPOCHS = 3000, 500
 """Recipe `strong` was found on sets of some thousand graphs; on small sets its epochs have too few steps."""
+
+SOLVING, SOLVING_SHARE = 2e-7, 0.1
+"""Seconds that rdkit-svm takes for a target and a pair of training molecules, and the share of the budget for a fit."""
 
 LARGEST_KERNEL = 6000
 """Graphs up to which the optimal assignment kernel is tried: its matrix grows with their square."""
@@ -53,11 +56,14 @@ def candidates_for(graphs: GraphSet, budget: float = math.inf) -> list[Candidate
     described = molecules and DESCRIBING * graphs.n_graphs <= DESCRIBING_SHARE * budget
     classical = [name for name in CLASSICAL if name != "wl-oa" or graphs.n_graphs <= LARGEST_KERNEL]
     if described:
-        classical += [name for name in ON_MOLECULES if name != "rdkit-svm" or graphs.n_graphs <= MOST]
+        solving = SOLVING * graphs.n_graphs**2 * max(1, len(graphs.target_names))
+        fits = graphs.n_graphs <= MOST and solving <= SOLVING_SHARE * budget
+        classical += [name for name in ON_MOLECULES if name != "rdkit-svm" or fits]
     found = [Candidate(name, name, strong) for name in (BASELINE, *classical)]
     if not molecules:
         return found + _on_graphs(graphs, strong)
-    return [*found, *_on_molecules(strong, described), Candidate(SLOWEST, SLOWEST, strong)]
+    found += _on_molecules(strong, described)
+    return [*found, Candidate(SLOWEST, SLOWEST, strong)] if described else found
 
 
 def _on_graphs(graphs: GraphSet, strong: Recipe) -> list[Candidate]:

@@ -5,7 +5,6 @@ descriptors z, and the Tanimoto kernel on ECFP4 counts c (Ralaivola et al.: Grap
 Neural Networks 2005). Shapes: G graphs, n graphs, S support vectors, D descriptors, O outputs.
 """
 
-import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,8 +24,8 @@ TITLE = "rdkit-svm"
 SHARES = (0.0, 0.3, 0.6)
 """Shares w of the fingerprints in the kernel to choose from."""
 
-COSTS = (1.0, 3.0, 10.0, 30.0)
-"""C of the machines to choose from."""
+COSTS, FIRST_COST = (1.0, 3.0, 10.0, 30.0), 3.0
+"""C of the machines to choose from, and the one with which w is chosen."""
 
 EPSILON = 0.05
 """Errors of values up to this many standard deviations cost nothing."""
@@ -56,7 +55,7 @@ class DescriptorMachine:
     """Machines with one kernel: one for each class against the rest, or for each column of targets."""
 
     def fit(self, examples: Examples) -> Fitted:
-        """Choose w and C by the validation graphs; ties go to the smaller ones."""
+        """Choose w, then C, by the validation graphs; ties go to the smaller ones."""
         graphs, task, train = examples.graphs, examples.task, examples.train
         check_molecules(graphs, TITLE)
         if len(train) > MOST:
@@ -68,15 +67,17 @@ class DescriptorMachine:
         given = _inputs(graphs, column, mean, scale)
         learned_from, watched = _rows(given, train), _rows(given, examples.val)
         own, other = kernels(learned_from, learned_from), kernels(watched, learned_from)
-        best, chosen = -np.inf, None
-        for share, cost in itertools.product(SHARES, COSTS):
+        seen: dict[tuple[float, float], tuple[float, Doubles, Doubles, Doubles]] = {}
+
+        def value(share: float, cost: float) -> float:
             weight, bias = _learned(examples, mixed(own, share), cost)
             decision = mixed(other, share) @ weight + bias
-            found = score(examples, outcome(task, decision))
-            if chosen is None or found > best:
-                best, chosen = found, (share, cost, weight, bias, decision)
-        assert chosen is not None
-        share, cost, weight, bias, decision = chosen
+            seen[share, cost] = score(examples, outcome(task, decision)), weight, bias, decision
+            return seen[share, cost][0]
+
+        share = max(SHARES, key=lambda each: value(each, FIRST_COST))
+        cost = max(COSTS, key=lambda each: seen[share, each][0] if (share, each) in seen else value(share, each))
+        _, weight, bias, decision = seen[share, cost]
         weight, bias = calibrated(examples, weight, bias, decision)
         support = np.flatnonzero(np.any(weight != 0.0, axis=1))
         kept = _rows(learned_from, support)
