@@ -202,7 +202,8 @@ def test_trouble_of_one_node_sends_a_cell_to_another(cluster: Any, own_code: Pat
     outcome = RayRunner(store, "cpu").run([full, other])
     assert (outcome.failed, outcome.done) == ([full.key], [other.key])
     assert (
-        store.told(full.key)["reason"] == "begun 4 times in vain, at last: OSError: [Errno 28] No space left on device"
+        store.told(full.key)["reason"]
+        == "tried 4 times without success; the last error: OSError: [Errno 28] No space left on device"
     )
     assert "breaks_on_ray.py" in store.told(full.key)["log"]
     for node in able(ray, {"CPU": 1}):

@@ -18,35 +18,35 @@ from cgipool.task.metrics import KNOWN, METRICS, primary_of
 
 VALUES = ("metric", "margin")
 TABLES = ("contrasts", "ceiling")
-"""What a study file says of it: values and tables."""
+"""The keys of a study file that concern the analysis: values and tables."""
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """How a study is read and compared."""
+    """How the results of a study are summarised and compared."""
 
     metric: str | None = None
-    """The metric that it is shown by, where a task has it; None: the primary one of each task."""
+    """The metric to show, where a task has it; None: the primary metric of each task."""
     seeds: int = 1
-    """Trainings per split whose metrics are averaged; 1: cells are read as they are."""
+    """Trainings per split whose metrics are averaged; 1: no averaging."""
     margin: float | None = None
-    """Two methods that differ by less than this, in the unit of the metric, count as equivalent."""
+    """Methods that differ by less than this, in the unit of the metric, count as equivalent."""
     contrasts: dict[str, list[str]] = field(default_factory=dict)
-    """Families of data sets over which differences are averaged, by name."""
+    """Groups of data sets over which differences are averaged, by name."""
     trivial: list[str] = field(default_factory=list)
-    """Methods that do not see the structure of a graph; they take no part in average ranks."""
+    """Methods that do not use the structure of a graph; they are left out of average ranks."""
     ceiling: dict[str, list[float]] = field(default_factory=dict)
     """By data set, the best possible result at each value of `curves`, in the unit of the metric."""
     tasks: dict[str, str] = field(default_factory=dict)
-    """By data set, what its targets are, where they are not classes."""
+    """Task by data set, for those that are not classification."""
 
     def metric_on(self, dataset: str) -> str:
-        """The metric that a data set is shown by."""
+        """The metric shown for a data set."""
         task = self.tasks.get(dataset, "classification")
         return self.metric if self.metric in METRICS[task] and self.metric is not None else primary_of(task)
 
     def to_json(self) -> dict[str, Any]:
-        """What differs from the defaults."""
+        """The entries that differ from the defaults."""
         usual = Analysis()
         values = {part.name: getattr(self, part.name) for part in fields(self)}
         return {name: value for name, value in values.items() if value != getattr(usual, name)}
@@ -68,7 +68,7 @@ class Analysis:
 
 
 def analysis_of(given: Mapping[str, Any], axes: Mapping[str, Sequence[Any]], **known: Any) -> Analysis:
-    """What a study file says, checked; `known` are the other fields."""
+    """Read and check the entries of a study file; `known` are its other fields."""
     datasets = list(axes["dataset"])
     tasks = {known["tasks"].get(name, "classification") for name in datasets}
     metric, margin = given.get("metric"), given.get("margin")

@@ -142,12 +142,12 @@ def _name_of(function: ast.expr) -> str:
 
 @dataclass(frozen=True)
 class Protocol:
-    """How, and how often, a data set is split."""
+    """How a data set is split, and how many times."""
 
     splits: int = 20
     """Number of random splits. Paper: 20."""
     first: int = 0
-    """The number of the first of them."""
+    """Number of the first split."""
     seed: int = 0
     """Seed of splits, weights and all random draws."""
     split_kind: str = "random"
@@ -174,7 +174,8 @@ class Protocol:
         return replace(self, ensemble=1, seeds=1) if method_named(method).classical else self
 
     def keyed(self) -> dict[str, Any]:
-        """What of it is part of a cell's key. Seeds and choices are ways to read cells, not to train them."""
+        """The part of the protocol that belongs to a cell's key. Seeds and choices affect how cells are read, not how
+        they are trained."""
         return {
             "splits": self.splits,
             "first": self.first,
@@ -185,7 +186,7 @@ class Protocol:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of a data set that it names."""
+        """The columns of a data set that the protocol names."""
         return tuple(name for name in (self.time, self.sample_weight) if name)
 
     def draw(self, graphs: GraphSet) -> list[Split]:
@@ -199,7 +200,7 @@ class Protocol:
 
 
 def protocol_of(given: dict[str, Any]) -> Protocol:
-    """What [protocol] of a file says, checked."""
+    """Read and check [protocol] of a file."""
     usual = Protocol()
     for name, value in given.items():
         if name not in Protocol.__dataclass_fields__:
@@ -211,7 +212,7 @@ def protocol_of(given: dict[str, Any]) -> Protocol:
 
 
 def checked(protocol: Protocol) -> Protocol:
-    """A protocol that makes sense; otherwise an error."""
+    """Return a valid protocol. Raise UserError otherwise."""
     if min(protocol.splits, protocol.ensemble, protocol.seeds) < 1 or min(protocol.first, protocol.seed) < 0:
         raise UserError("in [protocol], splits, ensemble and seeds must be at least 1, first and seed at least 0")
     if protocol.seeds > 1 and protocol.ensemble > 1:
@@ -227,7 +228,7 @@ def checked(protocol: Protocol) -> Protocol:
 
 
 def of_kind(protocol: Protocol, kind: str) -> Protocol:
-    """The protocol with another kind of split; an error if there is no such kind. Only splits by time keep `time`."""
+    """The protocol with another kind of split. Raise UserError for an unknown kind. Only splits by time keep `time`."""
     if kind not in KINDS:
         raise unknown("kind of split", str(kind), KINDS)
     if kind == "time" and not protocol.time:
@@ -241,7 +242,7 @@ class Cell:
 
     method: str
     dataset: str
-    """A name of the catalogue, or what a set of the user's own is called."""
+    """A name of the catalogue, or the name of the user's own set."""
     recipe: Recipe
     protocol: Protocol
     at: dict[str, Any] = field(default_factory=dict)
@@ -249,15 +250,15 @@ class Cell:
     published: tuple[float, float | None] | None = None
     """The paper's mean and its ±, in percent."""
     path: Path | None = None
-    """Where a data set of the user's own lies."""
+    """Path of the user's own data set."""
     content: str | None = None
     """The hash of such a data set, as its name alone does not identify it."""
     task: str = "classification"
-    """What the data set's targets are."""
+    """The task of the data set."""
     choice: str | None = None
-    """The name of the choice that its settings are, in a study with nested selection."""
+    """The name of its choice, in a study with nested selection."""
     unread: tuple[str, ...] = ()
-    """Axes whose setting the method does not read. Along them all cells are one result, so they share their recipe."""
+    """Axes whose setting the method does not read. Cells that differ only in these share one result and one recipe."""
 
     @cached_property
     def config(self) -> dict[str, Any]:

@@ -1,16 +1,20 @@
-"""Who has a cell in hand, on a local or a shared file system, without any server. No torch.
+"""Claims on cells: which run trains which cell, on a local or a shared file system, without a server. No torch.
 
-A claim is a file that only one can create; its time of change is the last heartbeat. KEY.json is the first claim on a
-cell. Who finds a claim expired succeeds to it by creating KEY.after-TOKEN, with the token of the expired claim; so the
-claims on a cell are a chain, whose last link counts. Nothing is renamed or written over, and therefore:
+A claim is a file that only one process can create; its modification time is the last heartbeat. KEY.json is the first
+claim on a cell. A process that finds an expired claim takes over by creating KEY.after-TOKEN, with the token of the
+expired claim. The claims on a cell thus form a chain, and its last link is the valid one. Files are never renamed or
+overwritten, so:
 
-* Exactly one of many contenders succeeds to an expired claim, as the file system lets one create the file.
-* A contender that was delayed fails, as the claim it saw has its successor. If all was released meanwhile it can create
-  its file; so everyone looks, after creating, whether the chain leads from KEY.json to that file, and takes it back if
-  not. It does not: KEY.json is removed before any successor, and tokens are random and come once.
-* Who releases succeeds to itself first. If that fails somebody took over, and nothing is removed; if not, nobody can
-  take over between looking and removing. One who dies there leaves a last link that expires like any other.
-* A holder that slept through its expiry believes in its claim until it looks, which no file can prevent.
+* Of several processes, exactly one takes over an expired claim, because the file system lets only one create the file.
+* A delayed process fails, because the claim it saw already has a successor. If all claims were released in the
+  meantime, it can create its file. So after creating a file, each process checks that the chain leads from KEY.json to
+  it, and otherwise removes it. In this case the chain does not: KEY.json is removed before its successors, and tokens
+  are random and used once.
+* A process that releases a claim first adds a link to its own claim. If that fails, another process has taken over, and
+  nothing is removed; otherwise no process can take over while it removes files. If it dies there, its last link expires
+  like any other.
+* A process that was suspended beyond its expiry believes that it still holds its claim until it checks; no file can
+  prevent this.
 """
 
 import errno
@@ -35,12 +39,12 @@ from cgipool.files import open_without_links
 
 TOKEN = re.compile("[0-9a-f]{16}")
 LONGEST = 4096
-"""Bytes of a claim that are read; one is a few hundred long."""
+"""Maximum number of bytes read of a claim; a claim has a few hundred."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who has a cell in hand, since when (ISO time, UTC), and how many seconds ago its last heartbeat was."""
+    """The holder of a cell: who it is, since when (ISO time, UTC), and the seconds since the last heartbeat."""
 
     host: str
     pid: int
@@ -50,13 +54,13 @@ class Holder:
 
 
 class Claims:
-    """The claims in a folder. Two who contend for a key must agree on `expiry`, and beat well within it."""
+    """The claims in a folder. All processes that use it must agree on `expiry`, and send heartbeats much more often."""
 
     def __init__(self, folder: Path, *, expiry: float = 120.0, beat: float = 15.0) -> None:
         self.folder, self.expiry, self.beat = folder, expiry, beat
 
     def take(self, key: str) -> "Claim | None":
-        """Take a cell in hand; None where somebody else has it and is alive."""
+        """Claim a cell; None if a live process has claimed it."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             last = _last(self.folder, key)
@@ -68,7 +72,7 @@ class Claims:
         return None if mine is None else Claim(self.folder, key, mine, self.beat)
 
     def holder(self, key: str) -> Holder | None:
-        """Who has a cell in hand now."""
+        """Return the holder of a cell."""
         try:
             last = _last(self.folder, key)
             return None if last is None else self._seen(last)
@@ -83,7 +87,7 @@ class Claims:
 
 
 class Claim:
-    """A cell in hand. A thread keeps it alive until it is released, or until somebody else has taken it over."""
+    """A claimed cell. A thread sends heartbeats until the claim is released or another process has taken it over."""
 
     def __init__(self, folder: Path, key: str, link: "_Link", beat: float) -> None:
         self.key, self.lost = key, False
@@ -93,22 +97,22 @@ class Claim:
         self._thread.start()
 
     def release(self) -> None:
-        """Give the cell back; where it is no longer ours nothing is removed."""
+        """Release the claim. If another process has taken it over, no file is removed."""
         if self._over.is_set():
             return
         self._over.set()
         self._thread.join()
-        # What cannot be released, for want of space or rights, is not beaten any more and expires by itself.
+        # A claim that cannot be released (disk full, no permission) gets no more heartbeats and expires.
         with suppress(OSError):
             self.lost = _succeed(self._folder, self.key, self._link) is None
-            # Listed while KEY.json is there: successors that come later may be of another chain.
+            # List them while KEY.json exists: later files may belong to another chain.
             successors = list(self._folder.glob(f"{self.key}.after-*"))
             for path in [] if self.lost else [self._folder / f"{self.key}.json", *successors]:
                 path.unlink(missing_ok=True)
 
     def look(self) -> bool:
-        """Whether the cell is still ours, looked up now: `lost` is as of the last beat."""
-        # A shared file system may stumble; the next look asks again.
+        """Check now whether this process still holds the cell; `lost` is the state at the last heartbeat."""
+        # A shared file system may fail temporarily; the next check tries again.
         with suppress(OSError):
             last = _last(self._folder, self.key)
             self.lost = self.lost or last is None or last.token != self._link.token
@@ -128,7 +132,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class _Link:
-    """One claim in the chain of claims on a cell; the defaults are those of a file that does not say whose it is."""
+    """One claim in the chain of a cell; the defaults are those of a file that does not name its holder."""
 
     path: Path
     token: str
@@ -145,14 +149,14 @@ def _last(folder: Path, key: str) -> _Link | None:
 
 def _chain(folder: Path, key: str) -> Iterator[_Link]:
     path, seen = folder / f"{key}.json", set[str]()
-    while (link := _read(path)) is not None and link.token not in seen:  # a copied file would lead in a circle
+    while (link := _read(path)) is not None and link.token not in seen:  # a copied file would make a cycle
         yield link
         seen.add(link.token)
         path = folder / f"{key}.after-{link.token}"
 
 
 def _succeed(folder: Path, key: str, last: _Link | None) -> _Link | None:
-    """Become the last link of the chain; None where somebody was quicker."""
+    """Add the last link to the chain; None if another process did so first."""
     path = folder / (f"{key}.json" if last is None else f"{key}.after-{last.token}")
     link = _Link(path, secrets.token_hex(8), *_here(), os.getpid(), datetime.now(UTC).isoformat(timespec="seconds"))
     fields = {name: value for name, value in vars(link).items() if name not in ("path", "beaten")}
@@ -168,8 +172,8 @@ def _succeed(folder: Path, key: str, last: _Link | None) -> _Link | None:
 
 
 def _write(file: io.FileIO, text: bytes, path: Path) -> None:
-    """Write a new claim. One that cannot be written, as on a full disk, is removed: it would hold the cell for nobody.
-    None can have succeeded to it yet, as it has not expired."""
+    """Write a new claim. If that fails, for example because the disk is full, the file is removed: it would block the
+    cell. No process can have taken it over yet, as it has not expired."""
     try:
         if file.write(text) < len(text):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -179,16 +183,16 @@ def _write(file: io.FileIO, text: bytes, path: Path) -> None:
 
 
 def _read(path: Path) -> _Link | None:
-    """The claim in a file. One that cannot be read, or not yet, is nobody's, and alive until it is old."""
+    """Read a claim. A file that cannot be read (yet) belongs to nobody, and is valid until it expires."""
     try:
-        # To open a file is to ask an NFS server for its times; a plain stat may be answered from the cache.
+        # Opening a file asks an NFS server for its times; a plain stat may be answered from the cache.
         handle = open_without_links(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ESTALE):
             return None
         if error.errno != errno.ELOOP:
             raise
-        status, text = path.lstat(), b""  # a link says nothing of who holds the cell, wherever it leads
+        status, text = path.lstat(), b""  # a link does not identify a holder, wherever it points
     else:
         try:
             status = os.fstat(handle)
@@ -204,14 +208,14 @@ def _read(path: Path) -> _Link | None:
 
 
 def _clock(folder: Path) -> float:
-    """What time it is for the file system that stamps the heartbeats; the clocks of hosts differ."""
+    """The current time on the file system that stamps the heartbeats; the clocks of hosts differ."""
     with tempfile.TemporaryFile(dir=folder) as file:
         os.utime(file.fileno())
         return os.fstat(file.fileno()).st_mtime
 
 
 def _here() -> tuple[str, str]:
-    """This host and its boot, empty where the system does not tell."""
+    """The name of this host and its boot id, which is empty if the system has none."""
     boot = ""
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -221,13 +225,13 @@ def _here() -> tuple[str, str]:
 
 
 def _gone(link: _Link) -> bool:
-    """Whether the holder is known to be dead. Without a boot id two hosts of one name could not be told apart."""
+    """Whether the holder is certainly dead. Without a boot id, two hosts with the same name could be confused."""
     if link.boot and (link.host, link.boot) == _here():
         try:
             os.kill(link.pid, 0)
         except OSError as error:
             return error.errno == errno.ESRCH
-        # One that has ended is listed until its parent asks how: in a container, where none may ask, for ever.
+        # A process that has ended is listed until its parent waits for it: in a container, perhaps forever.
         with suppress(OSError, IndexError):
             return Path(f"/proc/{link.pid}/stat").read_bytes().rsplit(b")", 1)[1].split()[0] == b"Z"
     return False

@@ -32,7 +32,7 @@ def comparison(
     time: str = "",
     sample_weight: str = "",
 ) -> Study:
-    """The study; `given` is how the user named the data set. Its cells know a set of the user's own by its content."""
+    """Build the study; `given` is the data set as the user named it. Cells identify a user's own set by its content."""
     check_graphs(graphs)
     for method in methods:
         if method_named(method).of_molecules:
@@ -85,7 +85,7 @@ def comparison(
 
 
 def _about(graphs: GraphSet, recipe: Recipe, protocol: Protocol) -> str:
-    """The data set and the protocol in a sentence."""
+    """Describe the data set and the protocol in a sentence."""
     how = f"{counted(protocol.splits, f'{protocol.split_kind} split')}, recipe {recipe.name}"
     how += f", ensembles of {protocol.ensemble}" if protocol.ensemble > 1 else ""
     how += f", {counted(protocol.seeds, 'training')} per split" if protocol.seeds > 1 else ""
@@ -95,7 +95,7 @@ def _about(graphs: GraphSet, recipe: Recipe, protocol: Protocol) -> str:
 
 
 def replaced_by(study: Study, folder: Path) -> str | None:
-    """What the comparison of this name in a store is about, if it has cells that this one has not."""
+    """Describe the comparison of this name in a store, if it has cells that this one lacks."""
     with suppress(UserError, AttributeError, KeyError, TypeError):  # there is none, or it is damaged
         before = read_json(folder / "studies" / f"{study.name}.json")
         if {cell["key"] for cell in before["cells"]} - {cell.key for cell in study.cells}:

@@ -24,7 +24,7 @@ FACTORS = {
     "topk": 0.7, "sag": 0.7, "random": 0.7, "oracle": 0.6, "none": 0.6, "dgcnn": 0.8, "set2set": 1.6, "vip": 3.0,
     "asap": 5.0, "diffpool": 2.5, "mincut": 2.0, "structure-free": 0.3, "majority": 0.001, "wl": 0.15, "wl-oa": 0.25,
 }  # fmt: skip
-"""Cost of an epoch beside CGIPool's on a CPU."""
+"""Cost of an epoch on a CPU, relative to CGIPool's."""
 
 GPU_FACTORS = FACTORS | {
     "topk": 0.51, "sag": 0.43, "random": 0.6, "oracle": 0.43, "none": 0.43, "dgcnn": 0.48, "set2set": 1.15,
@@ -33,23 +33,23 @@ GPU_FACTORS = FACTORS | {
 """The same on a GPU."""
 
 CONVOLUTIONS, GPU_CONVOLUTIONS = {"gin": 1.6, "sage": 1.15}, {"gin": 2.1, "sage": 1.6}
-"""Cost of an epoch beside that with GCN's convolution."""
+"""Cost of an epoch, relative to the GCN convolution."""
 
 CPU_NODE, GPU_NODE, GPU_STEP, START = 6e-6, 2.1e-7, 3.0e-3, 0.3
 """Seconds: of a node in an epoch of one split, on a CPU and on a GPU that trains all splits at once; of a step on a
 GPU; and of starting a cell."""
 
 BEFORE_BEST = 120
-"""Epochs that pass before the best one."""
+"""Typical number of the best epoch."""
 
 
 def trainings_of(cell: "Cell") -> int:
-    """How many trainings a cell is made of: each member of each split."""
+    """The number of trainings of a cell: one for each member of each split."""
     return cell.protocol.splits * cell.protocol.trainings
 
 
 def predicted(cell: "Cell", device: str) -> float:
-    """Seconds by the model alone."""
+    """Seconds according to the model, without measurements."""
     entry, recipe = CATALOGUE.get(cell.dataset), cell.recipe
     graphs, nodes = (entry.graphs, entry.nodes) if entry else (1000, 30.0)
     if not device.startswith("cuda"):
@@ -61,7 +61,7 @@ def predicted(cell: "Cell", device: str) -> float:
 
 
 def on_a_cpu(method: str, recipe: "Recipe", trainings: int, nodes: float) -> float:
-    """Seconds of so many trainings on a set of so many nodes, one after another."""
+    """Seconds of `trainings` trainings, one after another, on a set with `nodes` nodes."""
     work = CPU_NODE * trainings * 0.8 * nodes * max(recipe.width / 128, 0.2)
     factor = FACTORS.get(method, 1.0) * CONVOLUTIONS.get(recipe.conv, 1.0)
     return START + _epochs(recipe) * factor * work
@@ -72,7 +72,7 @@ def _epochs(recipe: "Recipe") -> int:
 
 
 class Estimate:
-    """The model, multiplied by what finished cells of this store took beside it."""
+    """The model, scaled by the times of the finished cells in this store."""
 
     def __init__(self, store: Store | None, cells: list["Cell"], device: str, jobs: int = 1) -> None:
         self.device, self.jobs = device, jobs
@@ -83,7 +83,7 @@ class Estimate:
         self.measured = len(ratios)
 
     def __call__(self, cell: "Cell") -> float:
-        """Seconds that a cell will take."""
+        """The estimated seconds of a cell."""
         return self.factor * predicted(cell, self.device) / min(self.jobs, trainings_of(cell))
 
 

@@ -1,4 +1,4 @@
-"""Stores brought together, packed into one file, and written as one tidy table. No torch."""
+"""Merge stores, pack a store into one file, and write it as one tidy table. No torch."""
 
 import csv
 import hashlib
@@ -19,37 +19,37 @@ from cgipool.study.stored import FORMAT, read_stored, write_stored
 from cgipool.task.metrics import LATER
 
 PARTS = ("cells", "failed", "studies")
-"""The folders of a store that hold results; the others belong to runs in progress, or follow from these."""
+"""The folders of a store that hold results; the others belong to runs in progress, or can be derived."""
 
 MEASURED = ("val_loss", "epochs", "best_epoch", "parameters", "seconds")
-"""What a row of the table has of a split, besides its metrics and the validation metric."""
+"""Columns of the table for each split, besides its metrics and the validation metric."""
 
 UNEQUAL = ("seconds", "val_accuracy")
-"""What may differ between the records of two runs that agree: the latter is missing in older ones, as are the metrics
-of every class."""
+"""Entries that may differ between equal results: the last one is missing in older records, as are the metrics of each
+class."""
 
 
 @dataclass
 class Merged:
-    """What a merge did."""
+    """The outcome of a merge."""
 
     cells: int = 0
     """Cells that were copied."""
     same: int = 0
-    """Cells that were there already, with the same results."""
+    """Cells that existed already, with the same results."""
     conflicts: list[str] = field(default_factory=list)
-    """Keys of cells that were there already, with other results."""
+    """Keys of cells that existed already, with other results."""
     studies: int = 0
-    """Studies that were copied, or that ask for more now."""
+    """Studies that were copied or extended."""
     problems: list[str] = field(default_factory=list)
-    """What is wrong with files of the other stores, and which studies do not fit together."""
+    """Problems with files of the other stores, and studies that contradict each other."""
 
 
 def merge(into: Path, others: Sequence[Path]) -> Merged:
-    """Copy studies, cells and failures of other stores into the first, which need not exist yet.
+    """Copy studies, cells and failures of other stores into the first, which is created if it does not exist.
 
-    What is there stays as it is: a cell with other results is kept beside it as cells/KEY.HASH.json. Only a study may
-    grow, and a failure is dropped when another store has the finished cell.
+    Existing files stay as they are: a cell with other results is stored next to the existing one, as
+    cells/KEY.HASH.json. Only studies are extended, and a failure is dropped if another store has the finished cell.
     """
     for store in (into, *others):
         _check_inside(store)
@@ -79,7 +79,8 @@ def merge(into: Path, others: Sequence[Path]) -> Merged:
 
 
 def _cells(store: Path, book: Book) -> list[Path]:
-    """The files of the sound cells, then of those that an earlier merge kept beside them, which their hash tells."""
+    """The files of the intact cells, then those that an earlier merge kept next to them, which have a hash in their
+    name."""
     beside = sorted((store / "cells").glob("*.*.json"))
     sound = [path for path in beside if path.stem.split(".", 1)[1] == _hash(_results(path))]
     return [store / "cells" / f"{key}.json" for key in book.records] + sound
@@ -104,7 +105,7 @@ def _merge_cell(into: Path, path: Path, merged: Merged) -> None:
 
 
 def _results(path: Path) -> str:
-    """A cell as text, without what differs between runs that agree; a damaged file has no results."""
+    """A cell as text, without what may differ between equal results; a damaged file has no results."""
     try:
         value = {"format": FORMAT} | read_stored(path)
         splits = [_compared(row) for row in value["splits"]]
@@ -114,7 +115,7 @@ def _results(path: Path) -> str:
 
 
 def _compared(row: dict[str, Any]) -> dict[str, Any]:
-    """What of a split must agree."""
+    """The parts of a split that must be equal."""
     test = {name: value for name, value in row["test"].items() if name not in LATER}
     members = [{name: part for name, part in member.items() if name != "test"} for member in row.get("members", [])]
     more = {"test": test} | ({"members": members} if members else {})
@@ -134,7 +135,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _check_inside(store: Path) -> None:
-    """An error if a file of a store is a link that leads out of it: what lies there is not the store's to give away."""
+    """Raise UserError if a file of a store is a link to a place outside it."""
     place = store.resolve()
     for part in (*PARTS, "searches"):
         for path in (store / part, *(store / part).glob("*.json")):
@@ -160,7 +161,7 @@ def _merge_study(into: Path, other: Path, study: StudyRecord, ours: dict[str, St
 
 
 def _joined(mine: StudyRecord, other: StudyRecord) -> StudyRecord | None:
-    """A study that asks for the cells of both; None where they contradict each other, be it about one place."""
+    """Return a study with the cells of both; None if they contradict each other, even in one cell."""
     places = {_text(cell.at): cell for cell in mine.cells}
     alike = all(getattr(mine, name) == getattr(other, name) for name in ("titles", "curves", "baseline"))
     if not alike or list(mine.axes) != list(other.axes) or any(places.get(_text(c.at), c) != c for c in other.cells):
@@ -170,7 +171,7 @@ def _joined(mine: StudyRecord, other: StudyRecord) -> StudyRecord | None:
 
 
 def export(store: Path, path: Path) -> None:
-    """Pack studies, searches, cells and failures of a store into a zip archive: the same bytes for the same files."""
+    """Pack studies, searches, cells and failures of a store into a zip archive. The same files give the same bytes."""
     read_book(store)
     _check_inside(store)
 
@@ -185,7 +186,7 @@ def export(store: Path, path: Path) -> None:
 
 
 def _pack(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
-    info = zipfile.ZipInfo(name)  # dated 1980, the first year there is in an archive
+    info = zipfile.ZipInfo(name)  # dated 1980, the earliest year of the zip format
     info.external_attr = (0o40755 << 16) | 0x10 if info.is_dir() else 0o100644 << 16
     archive.writestr(info, content, archive.compression)
 
@@ -226,19 +227,19 @@ def _rows(book: Book, positive: str | None) -> Iterator[dict[str, Any]]:
 
 
 def _wanted(book: Book) -> Iterator[tuple[str, Wanted]]:
-    """The finished cells, by study; then those of none."""
+    """The finished cells, by study; then those of no study."""
     pairs = [(study.name, cell) for study in book.studies for cell in study.cells if cell.key in book.records]
     asked = {cell.key for _, cell in pairs}
     return iter(pairs + [("", Wanted(key, {})) for key in book.records if key not in asked])
 
 
 def _plain(value: Any) -> Any:
-    """A value as a table can hold it; nothing for lists and tables in an odd cell."""
+    """A value that a table can hold; None for lists and tables."""
     return value if isinstance(value, PLAIN) else None
 
 
 def write_csv(store: Path, path: Path, positive: str | None = None) -> list[str]:
-    """Write the rows of a store as CSV; what is wrong with its files. For `positive` see `rows`."""
+    """Write the rows of a store as CSV, and return the problems with its files. For `positive` see `rows`."""
     book = with_choices(read_book(store))
     table = list(_rows(book, positive))
     if not table:

@@ -1,4 +1,4 @@
-"""From the folder of a finished training to what a store keeps of a cell. No torch.
+"""Converts the folder of a finished training to the content of a cell. No torch.
 
 A curve is thinned to at most `POINTS` epochs and its numbers to four digits: the store of a whole paper stays small.
 """
@@ -21,7 +21,7 @@ from cgipool.training.result import Log, read_row
 
 POINTS = 60
 ARCHIVED = "commit.txt"
-"""Beside this file; `git archive` writes the commit into it (see .gitattributes)."""
+"""Next to this file; `git archive` writes the commit into it (see .gitattributes)."""
 
 
 def split_rows(folder: Path, metric: str = "accuracy") -> list[dict[str, Any]]:
@@ -42,7 +42,7 @@ def _row(folder: Path, sizes: dict[int, dict[str, int]], score: str) -> dict[str
         Log(log).whole(member["epochs"])
         for log, member in zip(logs or [folder / "metrics.jsonl"], members, strict=True)
     ]
-    shown = trained[0]  # of an ensemble, the first member's
+    shown = trained[0]  # for an ensemble, the first member's
     row = {
         name: result[name] for name in ("split", "epochs", "best_epoch", "val_loss", "test", "parameters", "seconds")
     }
@@ -54,7 +54,8 @@ def _row(folder: Path, sizes: dict[int, dict[str, int]], score: str) -> dict[str
 
 
 def _val_score(trained: list[list[dict[str, Any]]], bests: list[int], score: str) -> float | None:
-    """At the best epoch, and of an ensemble the mean over its members, each at its own; None without a log."""
+    """The validation metric at the best epoch, for an ensemble the mean over its members, each at its own best epoch;
+    None without a log."""
     found = [row[score] for epochs, best in zip(trained, bests, strict=True) for row in epochs if row["epoch"] == best]
     return None if len(found) < len(bests) or None in found else float(np.mean(found))
 
@@ -66,7 +67,7 @@ def _curve(epochs: list[dict[str, Any]], names: tuple[str, ...]) -> dict[str, li
 
 
 def _diagnostics(epochs: list[dict[str, Any]], best: int, plain: set[str]) -> dict[str, list[Any]]:
-    """What the method reported in the best epoch, by level: all lists but the `plain` columns of the log."""
+    """The method's diagnostics at the best epoch, by level: all lists except the `plain` columns of the log."""
     rows = [row for row in epochs if row["epoch"] == best]
     return {
         name: list(map(_short, value))
@@ -81,33 +82,34 @@ def _short(value: float | None) -> float | None:
 
 
 class RunHistory:
-    """When a cell was worked on: one run may begin it and another finish it. Kept beside its training folder."""
+    """The times at which a cell was trained: one run may start it and another finish it. Stored next to its training
+    folder."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder.with_name(f"{folder.name}.legs.json")
         self.legs = _read_legs(self.path)
         newest = max((path.stat().st_mtime for path in folder.glob("**/*")), default=0.0)
-        for leg in self.legs:  # one that was killed lasted until its last sign of life
+        for leg in self.legs:  # a run that was killed ended at its last heartbeat
             leg.setdefault("seconds", max(0.0, newest - leg["at"]))
 
     def begin(self, started: str, versions: dict[str, str], commit: str | None) -> None:
-        """A run takes the cell in hand, with the code of a commit."""
+        """A run starts or resumes the cell, with the code of a commit."""
         self.legs.append({"started": started, "at": time.time(), "versions": versions, "commit": commit})
         write_stored(self.path, {"legs": self.legs})
 
     def end(self, seconds: float) -> None:
-        """It leaves it, finished or not."""
+        """The run ends, whether or not the cell is finished."""
         self.legs[-1]["seconds"] = seconds
         write_stored(self.path, {"legs": self.legs})
 
     @property
     def seconds(self) -> float:
-        """Of all legs."""
+        """Total seconds of all runs."""
         return sum(leg["seconds"] for leg in self.legs)
 
 
 def _read_legs(path: Path) -> list[dict[str, Any]]:
-    """The legs before; none where the file is missing or damaged: they only tell how long a cell took."""
+    """Read the earlier runs; none if the file is missing or damaged, as they only record how long a cell took."""
     try:
         value = read_json(path)
         legs = value if isinstance(value, list) else read_stored(path)["legs"]  # a list was written by older versions
@@ -138,7 +140,7 @@ def commit_of(package: Path) -> str | None:
 
 
 def processor() -> str:
-    """What the processor calls itself."""
+    """The processor's name."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))

@@ -1,4 +1,4 @@
-"""A study on several devices of one machine: one process each, which share the store by its claims."""
+"""A study on several devices of one machine: one process per device; they share the store by its claims."""
 
 import logging
 import multiprocessing
@@ -26,22 +26,23 @@ from cgipool.training.parallel import SIGNALS, end_with_parent, signals_waiting
 
 CONTROL = "nvidia-cuda-mps-control"
 PIPES, LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
-"""The environment variables by which processes find the service."""
+"""The environment variables by which processes find the service (NVIDIA's MPS)."""
 
 log = logging.getLogger("cgipool")
 
 
 def shared(devices: Sequence[str]) -> AbstractContextManager[bool]:
-    """The service, if one of these devices is a GPU that several processes are to use."""
+    """Start the service if several processes will use one GPU."""
     twice = [name for name in devices if name.startswith("cuda") and devices.count(name) > 1]
     return mps() if twice else nullcontext(False)
 
 
 @contextmanager
 def mps() -> Iterator[bool]:
-    """Start the service, for processes started meanwhile, and end it afterwards; tells whether there is one.
+    """Start the service for processes started in this context, and end it afterwards. Yields whether it runs.
 
-    One that the environment names already is used, and left running. Without one, cells on one GPU still run, by turns.
+    A service that the environment names already is used and left running. Without the service, cells on one GPU still
+    run, taking turns.
     """
     if PIPES in os.environ:
         yield True
@@ -72,11 +73,11 @@ def _started(place: dict[str, str]) -> bool:
 
 
 LOOK_SECONDS = 0.5
-"""How often it is asked whether the processes still live."""
+"""Seconds between two checks that the processes are alive."""
 
 
 class _Sender(Watcher):
-    """Tells the parent process what happens here."""
+    """Reports progress to the parent process."""
 
     def __init__(self, messages: Any) -> None:
         self.messages = messages
@@ -92,7 +93,7 @@ class _Sender(Watcher):
 
 
 def _work(cells: Sequence[Cell], store: Path, device: str, minutes: float | None, options: Any, messages: Any) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it as well and ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it as well and ends this process
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     threading.Thread(target=end_with_parent, daemon=True).start()
     runner = Runner(Store(store), device, stop=Stop(minutes), watcher=_Sender(messages), **options)
@@ -102,7 +103,7 @@ def _work(cells: Sequence[Cell], store: Path, device: str, minutes: float | None
 def run_on(
     cells: Sequence[Cell], store: Store, devices: Sequence[str], minutes: float | None, watcher: Watcher, **options: Any
 ) -> Outcome:
-    """Finish cells on one device, in this process, or on several; `options` are a `Runner`'s."""
+    """Train cells on one device, in this process, or on several; `options` are those of `Runner`."""
     if len(devices) > 1:
         return run_spread(cells, store.folder, devices, minutes=minutes, watcher=watcher, **options)
     return Runner(store, devices[0], stop=Stop(minutes), watcher=watcher, **options).run(cells)
@@ -117,8 +118,8 @@ def run_spread(
     watcher: Watcher | None = None,
     **options: Any,
 ) -> Outcome:
-    """Finish cells on several devices; whichever is free takes the longest that nobody has, so that all end at about
-    the same time. A device that stands there twice has two cells in hand. `options` are a `Runner`'s."""
+    """Train cells on several devices. A free device takes the longest unclaimed cell, so that all end at about the same
+    time. A device given twice trains two cells at once. `options` are those of `Runner`."""
     cells = sorted(cells, key=lambda cell: predicted(cell, devices[0]), reverse=True)
     stop, watcher = Stop(), watcher or Watcher()
     context = multiprocessing.get_context("spawn")
@@ -137,11 +138,13 @@ def run_spread(
             raise
         finally:
             for worker in workers:
-                if worker.pid is not None:  # it was started
+                if worker.pid is not None:  # it has started
                     worker.join()
     for worker, device in zip(workers, devices, strict=True):
         if worker.exitcode and not stop.asked:
-            raise UserError(f"the process on {device} ended with code {worker.exitcode}; run again to go on")
+            raise UserError(
+                f"the process on {device} ended with code {worker.exitcode}; run the same command to continue"
+            )
     whole = _joined(outcomes, cells)
     whole.stopped = whole.stopped or stop.asked
     return whole
@@ -150,8 +153,7 @@ def run_spread(
 def _heard(
     workers: Sequence[BaseProcess], messages: Any, stop: Stop, watcher: Watcher, cells: dict[str, Cell]
 ) -> list[dict[str, Any]]:
-    """Pass on what the workers tell until all of them have ended, and end them when that is asked for; their
-    outcomes."""
+    """Pass on the workers' reports until all have ended, and end them on request. Return their outcomes."""
     outcomes: list[dict[str, Any]] = []
     told: set[str] = set()
     ended = False
@@ -182,7 +184,7 @@ def _end(workers: Sequence[BaseProcess]) -> None:
 
 
 def _joined(outcomes: Sequence[dict[str, Any]], cells: Sequence[Cell]) -> Outcome:
-    """One outcome of several: each cell once, by the best that became of it."""
+    """Combine several outcomes: each cell once, with its best outcome."""
     whole = Outcome(stopped=any(outcome["stopped"] for outcome in outcomes))
     for cell in cells:
         for how in ("done", "there", "failed", "elsewhere"):

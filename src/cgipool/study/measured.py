@@ -24,10 +24,10 @@ class Measured:
     """By the number of the split, the metric on its test graphs: shares in percent, other metrics as they are. Splits
     on which the metric is not defined are left out."""
     whole: dict[int, float]
-    """The same of the ensemble's mean prediction; without an ensemble and without seeds, the values."""
+    """The same for the ensemble's mean prediction; without an ensemble and without seeds, equal to `values`."""
     members: dict[int, list[float]]
-    """The same of every member of an ensemble, or of every seed; empty for single trainings, and for metrics that the
-    cell does not hold of its members."""
+    """The same for every member of an ensemble, or every seed; empty for single trainings, and for metrics not stored
+    for members."""
     positive: str
     """What ROC-AUC and PR-AUC of classes refer to: a class by its name, "class 1", or "mean over classes"."""
     rows: list[dict[str, Any]]
@@ -35,7 +35,7 @@ class Measured:
 
     @property
     def metric(self) -> Metric:
-        """How the metric is shown and compared."""
+        """The metric's display and direction."""
         return KNOWN[self.name]
 
     @property
@@ -88,7 +88,7 @@ def _of_member(member: dict[str, Any], name: str, classes: Classes | None) -> fl
 
 
 def check_metric_known(records: Iterable[Record], metric: str | None) -> None:
-    """An error if a metric is asked for that no cell has."""
+    """Raise UserError if no cell has the requested metric."""
     if metric is None:
         return
     tasks = dict.fromkeys(record.task for record in records) or ["classification"]
@@ -98,7 +98,7 @@ def check_metric_known(records: Iterable[Record], metric: str | None) -> None:
 
 
 def check_positive(records: Iterable[Record], positive: str | None) -> None:
-    """An error if a class is asked for that no cell has."""
+    """Raise UserError if no cell has the requested class."""
     if positive is None:
         return
     known = [classes for record in records if (classes := _classes(record)) is not None]
@@ -126,7 +126,7 @@ def _positive(record: Record, positive: str | None) -> tuple[str, Classes | None
 
 
 def _classes(record: Record) -> Classes | None:
-    """The classes of a cell; None unless every split has the metrics of each of them."""
+    """The classes of a cell; None unless every split has the metrics of each class."""
     classes = Classes.from_json(record.provenance.get("classes"))
     if classes is None:
         return None

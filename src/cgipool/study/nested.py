@@ -13,7 +13,7 @@ from cgipool.task.metrics import KNOWN
 
 
 def choose(scores: Sequence[float | None], sign: float) -> int | None:
-    """The place of the best validation score, of equal ones the first; None if a score is missing."""
+    """The index of the best validation score (the first of equal ones); None if a score is missing."""
     known = [sign * score for score in scores if score is not None]
     return known.index(max(known)) if known and len(known) == len(scores) else None
 
@@ -48,7 +48,7 @@ def _lost(book: Book, key: str) -> bool:
 
 
 def _composed(cell: Wanted, records: Mapping[str, Record]) -> Record:
-    """One record of the chosen rows."""
+    """Build one record from the chosen rows."""
     names = [name for name, _ in cell.choices]
     parts = [records[key] for key in cell.keys]
     first, rows = parts[0], []
@@ -71,6 +71,6 @@ def _composed(cell: Wanted, records: Mapping[str, Record]) -> Record:
 
 
 def chosen(record: Record) -> dict[str, int]:
-    """How often each choice was chosen over the splits, in the order of the study; empty without nested selection."""
+    """The number of splits that chose each choice, in the order of the study; empty without nested selection."""
     names = record.provenance.get("choices", {}) if record.cell.get("select") == "nested" else {}
     return {name: sum(row.get("chosen") == name for row in record.splits) for name in names}

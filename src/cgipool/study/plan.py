@@ -34,7 +34,7 @@ TEXTS = ("name", "title", "about", "source", "baseline", "curves")
 TABLES = ("protocol", "settings", "axes", "data", "published", *analysis.TABLES)
 OTHERS = (*analysis.VALUES, "choices")
 DEEPEST = 10
-"""How deeply tables and lists of a file may be nested."""
+"""Maximum nesting of tables and lists in a file."""
 
 AXES = ("method", "dataset", "recipe", "split_kind", *SETTINGS)
 
@@ -43,7 +43,7 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class Study:
-    """Cells in the order in which they are run and shown."""
+    """Cells in the order of running and display."""
 
     name: str
     title: str
@@ -54,11 +54,11 @@ class Study:
     axes: dict[str, list[Any]]
     cells: list[Cell]
     skipped: tuple[str, ...] = ()
-    """Data sets of the user's own that nobody asked for: they were not read, and `cells` has none of theirs."""
+    """The user's own data sets that were not selected: they were not read, and `cells` has none of their cells."""
     analysis: Analysis = field(default_factory=Analysis)
 
     def to_json(self) -> dict[str, Any]:
-        """What a store keeps of it."""
+        """The content stored for a study."""
         known = {name: method.title for name, method in METHODS.items()}
         if {*self.axes["dataset"]} <= self.analysis.tasks.keys():
             known |= {name: "No graph" for name, method in METHODS.items() if method.architecture == "constant"}
@@ -69,7 +69,7 @@ class Study:
         return told | ({"analysis": how} if how else {})
 
     def _cells_json(self) -> list[dict[str, Any]]:
-        """The cells; those of the same place are the choices of one."""
+        """The cells; cells at the same place are the choices of one."""
         places: dict[str, list[Cell]] = {}
         for cell in self.cells:
             places.setdefault(repr(cell.at), []).append(cell)
@@ -92,13 +92,13 @@ class Study:
 
 
 def read_study(path: Path, only: Mapping[str, Sequence[str]] | None = None) -> Study:
-    """The study of a file; whatever it says that has no meaning is an error. `only` gives values by axis, as for
-    `Study.only`: of the user's own data sets just those are read."""
+    """Read a study from a file. Meaningless entries are errors. `only` selects values by axis, as in `Study.only`: of
+    the user's own data sets, only the selected ones are read."""
     return read_toml(path, functools.partial(study_of, folder=path.parent, only=only))
 
 
 def read_toml(path: Path, make: Callable[[dict[str, Any], str], Made]) -> Made:
-    """What a function makes of a file's values and of its name without the ending; an error names the file."""
+    """Apply a function to the values of a file and its name without the ending; an error names the file."""
     with parsing(path):
         try:
             given = tomllib.loads(read_regular(path).decode("utf-8"))
@@ -114,7 +114,8 @@ def read_toml(path: Path, make: Callable[[dict[str, Any], str], Made]) -> Made:
 
 
 def _check_bounds(value: Any, depth: int = 0) -> None:
-    """An error for what no study can mean, and what would fail further on: deep nesting, and numbers beyond 64 bits."""
+    """Raise UserError for content that no study has and that would fail later: deep nesting and integers beyond 64
+    bits."""
     if depth > DEEPEST:
         raise UserError("tables and lists are nested too deeply")
     if isinstance(value, dict | list):
@@ -130,7 +131,7 @@ def study_of(
     folder: Path = Path(),
     only: Mapping[str, Sequence[str]] | None = None,
 ) -> Study:
-    """A study from plain values; paths in it start in a folder. For `only` see `read_study`."""
+    """Build a study from plain values; paths are relative to a folder. For `only` see `read_study`."""
     if "space" in given:
         raise UserError("this is a search file: run it with `cgipool study search`")
     check_keys(given, TEXTS, TABLES, OTHERS)
@@ -192,7 +193,7 @@ def check_keys(given: dict[str, Any], texts: Sequence[str], tables: Sequence[str
 
 
 def check_name(name: str) -> str:
-    """The name, unless no file can be named after it."""
+    """Return the name. Raise UserError if it cannot be a file name."""
     if not names_a_file(name):
         raise UserError(
             f"the name {name!r} may have only letters, digits, '.', '_' and '-', as files are named after it"
@@ -222,7 +223,7 @@ def _axes(given: dict[str, Any]) -> dict[str, list[Any]]:
 def _choices(
     given: Any, protocol: Protocol, settings: dict[str, Any], axes: dict[str, list[Any]]
 ) -> dict[str | None, dict[str, Any]]:
-    """By name, what each of [[choices]] changes; without nested selection one unnamed choice that changes nothing."""
+    """The changes of each of [[choices]], by name; without nested selection, one unnamed choice without changes."""
     if (protocol.select == "nested") != (given is not None):
         raise UserError('[[choices]] and select = "nested" in [protocol] need each other')
     if given is None:
@@ -287,19 +288,19 @@ def _cells(
 
 
 def _shared(values: list[Any], usual: Recipe, name: str) -> Any:
-    """The value on an axis that stands for all where none is read: the recipe's own if the axis has it, so that the
-    result is shared with other studies, else the first."""
+    """The value that represents an axis whose setting is not read: the recipe's own if the axis has it, so that the
+    result is shared with other studies, otherwise the first."""
     own = getattr(usual, name)
     return next((value for value in values if value_of(name, value) == own), values[0])
 
 
 def _read_part(cell: Cell) -> dict[str, Any]:
-    """The place of a cell on the axes that make a difference to it."""
+    """The position of a cell on the axes that affect it."""
     return {axis: value for axis, value in cell.at.items() if axis not in cell.unread}
 
 
 def check_settings(given: dict[str, Any], table: str) -> None:
-    """An error unless a table of a file has a recipe's name and settings, and nothing else."""
+    """Raise UserError unless a table of a file has only a recipe's name and settings."""
     if not isinstance(given.get("recipe", ""), str):
         raise UserError(f"recipe of [{table}] must be a name")
     for name in given:
@@ -308,7 +309,7 @@ def check_settings(given: dict[str, Any], table: str) -> None:
 
 
 def recipe_of(given: dict[str, Any], family: str) -> Recipe:
-    """The recipe that a file names, for a family of data sets, with the settings that it changes."""
+    """The recipe that a file names, for a family of data sets, with the file's changes."""
     changes = {name: value_of(name, value) for name, value in given.items() if name != "recipe"}
     return recipe_named(given.get("recipe", "paper"), family).but(**changes)
 

@@ -16,9 +16,9 @@ class Equivalence:
 
     margin: float
     p: float
-    """The larger of the two; below α the methods are equivalent at level α."""
+    """The larger of the two p-values; below α the methods are equivalent at level α."""
     low: float
-    """The (1 − 2α) interval, which lies within ± margin exactly if p is below α."""
+    """The (1 − 2α) interval, which is within ± margin exactly if p is below α."""
     high: float
 
 
@@ -38,12 +38,12 @@ class PooledDifference:
 
 @dataclass(frozen=True)
 class Variances:
-    """Where the variance of a method's results comes from."""
+    """The variance components of a method's results."""
 
     seeds: int
     """Trainings per split."""
     between_splits: float
-    """Standard deviation of what a split would give on average over all seeds."""
+    """Standard deviation of a split's mean over all seeds."""
     between_seeds: float
     """Standard deviation over trainings on one split."""
     se: float

@@ -1,11 +1,11 @@
-"""What a store holds, read back: studies, finished cells, failed ones, and what is wrong with its files. No torch.
+"""Reading a store: studies, finished cells, failures, and problems with its files. No torch.
 
-STORE/studies/NAME.json   a study: what it asks for, in which order, with the published numbers
+STORE/studies/NAME.json   a study: its cells in order, with the published numbers
 STORE/cells/KEY.json      a finished cell: configuration, results of every split, provenance
 STORE/failed/KEY.json     a cell that could not be finished, and why
 STORE/searches/NAME.json  a search for settings: its space, its trials with their validation scores, its winner
-STORE/work/KEY/           the training folder of a cell in hand
-STORE/claims/KEY.json     who has it in hand
+STORE/work/KEY/           the training folder of a running or interrupted cell
+STORE/claims/KEY.json     which process trains it
 """
 
 import hashlib
@@ -28,18 +28,18 @@ from cgipool.task.metrics import METRICS, primary_of
 T = TypeVar("T")
 
 ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What code may raise on values of another kind than it expects, as a damaged or forged file may hold them."""
+"""The exceptions that unexpected values can cause, such as those of a damaged or forged file."""
 
 PLAIN = (str, int, float, NoneType)
-"""What a value of an axis may be."""
+"""The types of an axis value."""
 
 GENERATION = 1
-"""Part of every cell's key. Raised when the code gives other results for the same settings, so that cells of before and
-after never meet in one table; the version of the package is not part of the key, as most versions change no result."""
+"""Part of every cell's key. It is raised when the code gives other results for the same settings, so that old and new
+cells never meet in one table. The version of the package is not part of the key, as most versions change no result."""
 
 
 def key_of(cell: dict[str, Any]) -> str:
-    """The name of a cell in a store: a hash of all that determines its result."""
+    """The key of a cell in a store: a hash of everything that determines its result."""
     plain = json.dumps({"generation": GENERATION} | cell, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(plain.encode()).hexdigest()[:20]
 
@@ -78,13 +78,13 @@ class Record:
 
     @property
     def recipe(self) -> str:
-        """The name of the recipe that its settings came from."""
+        """The name of the recipe."""
         recipe = self.cell.get("recipe")
         return str(recipe.get("name", "")) if isinstance(recipe, dict) else ""
 
     @property
     def test_graphs(self) -> int:
-        """How many graphs a split tests, on average."""
+        """Mean number of test graphs in a split."""
         return round(float(np.mean([row["graphs"]["test"] for row in self.splits])))
 
     @property
@@ -95,7 +95,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A cell as a study asks for it."""
+    """A cell that a study needs."""
 
     key: str
     at: dict[str, Any]
@@ -103,50 +103,50 @@ class Wanted:
     published: tuple[float, float | None] | None = None
     """The paper's mean and its ±, in percent, if it prints them."""
     unread: tuple[str, ...] = ()
-    """Axes whose setting the method does not read: cells that differ in these alone are one result."""
+    """Axes whose setting the method does not read: cells that differ only in these share one result."""
     choices: tuple[tuple[str, str], ...] = ()
     """Names and keys of the cells among which each split chooses; empty without nested selection."""
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The cells that are trained for it."""
+        """The keys of the trained cells it needs."""
         return tuple(key for _, key in self.choices) or (self.key,)
 
     @property
     def name(self) -> str:
-        """Its place in words."""
+        """Its position on the axes as text."""
         return place_in_words(self.at)
 
 
 @dataclass(frozen=True)
 class StudyRecord:
-    """A study as its store remembers it."""
+    """A study as stored."""
 
     name: str
     title: str
     about: str
     source: str
-    """Where the published numbers are from."""
+    """The source of the published numbers."""
     axes: dict[str, list[Any]]
-    """The values of each axis in the order they are shown; the first two are rows and columns."""
+    """The values of each axis in display order; the first two axes are rows and columns."""
     titles: dict[str, dict[str, str]]
-    """By axis, how a value is written: {"method": {"cgi": "CGIPool"}}."""
+    """Display names of axis values: {"method": {"cgi": "CGIPool"}}."""
     curves: str | None
-    """The axis that is the abscissa where the study is shown as curves; None: a table."""
+    """The axis to draw curves over; None: the study is a table."""
     baseline: str | None
-    """The method that the others are compared with."""
+    """The method that all others are compared with."""
     cells: list[Wanted]
     analysis: Analysis = field(default_factory=Analysis)
     """How its results are read and compared."""
 
     def written(self, axis: str, value: Any) -> str:
-        """How a value of an axis is written."""
+        """The display name of an axis value."""
         return printable(self.titles.get(axis, {}).get(str(value), str(value)))
 
 
 @dataclass(frozen=True)
 class RungRecord:
-    """A round of a search; before it has begun it has no settings and no cells."""
+    """A round of a search; before it starts it has neither settings nor cells."""
 
     name: str
     settings: int
@@ -155,30 +155,30 @@ class RungRecord:
 
 @dataclass(frozen=True)
 class SearchRecord:
-    """A search as its store remembers it: as of the last round that was begun or judged."""
+    """A search as stored after the latest round that was started or finished."""
 
     name: str
     rungs: list[RungRecord]
     winner: str | None
-    """The name of the best setting, once the last rung is over."""
+    """The name of the best setting, after the last rung."""
 
 
 @dataclass
 class Book:
-    """All that a store holds."""
+    """The content of a store."""
 
     studies: list[StudyRecord] = field(default_factory=list)
     records: dict[str, Record] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
-    """By key, why a cell could not be finished."""
+    """The reasons of failures, by key."""
     problems: list[str] = field(default_factory=list)
-    """Files that could not be used, each with its reason, and other things that a reader must know."""
+    """Problems: files that could not be used, each with the reason, and other remarks for the reader."""
 
 
 def read_book(folder: Path) -> Book:
-    """Read a store. What cannot be read is reported among the problems, by name; the rest is still there."""
+    """Read a store. Files that cannot be read are listed in `problems`; the rest is returned."""
     if not (folder / "studies").is_dir() and not (folder / "cells").is_dir():
-        raise UserError(f"{folder} is no store: it has neither studies nor cells")
+        raise UserError(f"{folder} is not a store: it has neither studies nor cells")
     book = Book()
     for path in _files(folder / "studies"):
         with _noting(book):
@@ -198,12 +198,12 @@ def read_book(folder: Path) -> Book:
 
 
 def read_study_record(path: Path) -> StudyRecord:
-    """A study, by the file that its store keeps it in."""
+    """Read a study from its file in a store."""
     return _built(path, "study", _study)
 
 
 def read_record(path: Path) -> Record:
-    """A finished cell, by the file that its store keeps it in, or that a merge kept beside it (KEY.HASH.json)."""
+    """Read a finished cell from its file in a store, or from one that a merge kept next to it (KEY.HASH.json)."""
     record = _built(path, "cell", record_of)
     if record.key != path.stem.split(".")[0]:
         raise UserError(f"{path} calls itself {excerpt(record.key)}")
@@ -211,12 +211,12 @@ def read_record(path: Path) -> Record:
 
 
 def read_failure(path: Path) -> tuple[str, str]:
-    """Why a cell could not be finished, and when that was."""
+    """Read the reason and the time of a failure."""
     return _built(path, "failure", lambda value: (str(value["reason"]), str(value.get("when", ""))))
 
 
 def read_searches(folder: Path, book: Book) -> list[SearchRecord]:
-    """The searches of a store, which are in no report; what cannot be read is added to the problems of its book."""
+    """Return the searches of a store, which no report includes; problems are added to its book."""
     searches = []
     for path in _files(folder / "searches"):
         with _noting(book):
@@ -225,8 +225,8 @@ def read_searches(folder: Path, book: Book) -> list[SearchRecord]:
 
 
 def validation_score(row: dict[str, Any], metric: str) -> float | None:
-    """A primary metric on a split's validation graphs at the best epoch. Records made before it was kept have it on
-    their thinned curve: at the epoch nearest to the best one, the earlier of two. None where a split has neither."""
+    """The primary metric on a split's validation graphs at the best epoch. Older records do not have it; then it is
+    read from their thinned curve, at the epoch nearest to the best one (the earlier of two). None if neither exists."""
     if row.get(f"val_{metric}") is not None:
         return float(row[f"val_{metric}"])
     curve = row.get("curve", {})
@@ -241,7 +241,7 @@ def _files(folder: Path) -> list[Path]:
 
 @contextmanager
 def _noting(book: Book) -> Iterator[None]:
-    """What is wrong with one file is a problem of the book, and no reason to stop."""
+    """Record an error in one file as a problem, and continue."""
     try:
         yield
     except UserError as error:
@@ -249,7 +249,7 @@ def _noting(book: Book) -> Iterator[None]:
 
 
 def _built(path: Path, kind: str, build: Callable[[dict[str, Any]], T]) -> T:
-    """What a function makes of a file's values. Whatever is odd about them is an error that names the file."""
+    """Apply a function to the values of a file. Unexpected values raise an error that names the file."""
     try:
         return build(read_stored(path))
     except KeyError as error:
@@ -260,10 +260,10 @@ def _built(path: Path, kind: str, build: Callable[[dict[str, Any]], T]) -> T:
 
 
 def record_of(value: dict[str, Any]) -> Record:
-    """A finished cell from the values of its file; an error of some kind where they are odd."""
+    """Build a finished cell from the values of its file; unexpected values raise one of `ODD`."""
     record = Record(*parts_of(value, key=str, cell=dict, splits=list, provenance=dict))
     check_provenance(record.provenance)
-    key_of(record.cell)  # fails where it holds what JSON does not have, such as NaN
+    key_of(record.cell)  # raises for values that JSON does not have, such as NaN
     if not record.splits:
         raise ValueError("it has no splits")
     if record.task not in METRICS:

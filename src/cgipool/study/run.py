@@ -1,7 +1,7 @@
-"""Running the cells of a study on this machine, one after another; what is finished stays finished.
+"""Running the cells of a study on this machine, one after another. Finished cells are not run again.
 
-A cell in hand is claimed, so that several runs may share a store. Its training folder lies in the store and is resumed
-from its last checkpoint, whoever began it. A cell that fails leaves its reason, and the rest goes on.
+A running cell is claimed, so that several runs can share a store. Its training folder is in the store, and any run can
+resume it from its last checkpoint. If a cell fails, the reason is stored and the run continues.
 """
 
 import os
@@ -39,11 +39,11 @@ from cgipool.version import __version__
 
 
 class Stopped(KeyboardInterrupt):
-    """The time is over, or somebody asked to stop; what is in hand can be resumed."""
+    """The time limit was reached, or the user asked to stop; running cells can be resumed."""
 
 
 class Stop:
-    """When to stop: at a deadline, or when SIGTERM has come. Looked at between epochs, so that nothing is lost."""
+    """When to stop: at a deadline, or after SIGTERM. It is checked between epochs, so that nothing is lost."""
 
     def __init__(self, minutes: float | None = None) -> None:
         self.deadline = None if minutes is None else time.monotonic() + 60 * minutes
@@ -51,12 +51,12 @@ class Stop:
 
     @property
     def due(self) -> bool:
-        """Whether it is time."""
+        """Whether to stop now."""
         return self.asked or (self.deadline is not None and time.monotonic() >= self.deadline)
 
     @contextmanager
     def on_sigterm(self, at_once: bool) -> Iterator[None]:
-        """Ask to stop when SIGTERM comes meanwhile; at once where epochs end in other processes."""
+        """Stop after SIGTERM in this context; at once if the epochs run in other processes."""
 
         def ask(number: int, frame: FrameType | None) -> None:
             self.asked = True
@@ -72,40 +72,41 @@ class Stop:
 
 @dataclass
 class Outcome:
-    """What became of the cells, by key."""
+    """The outcome of a run: what happened to each cell, by key."""
 
     done: list[str] = field(default_factory=list)
     """Finished by this run."""
     there: list[str] = field(default_factory=list)
-    """Finished before, or by others meanwhile."""
+    """Finished before this run, or by another run in the meantime."""
     failed: list[str] = field(default_factory=list)
-    """Now or before."""
+    """Failed, in this run or before."""
     elsewhere: list[str] = field(default_factory=list)
-    """In the hands of other runs."""
+    """Claimed by other runs."""
     stopped: bool = False
-    """Whether the run ended before it had looked at all cells."""
+    """Whether the run stopped before it had tried all cells."""
 
     def add(self, cell: Cell, how: str) -> None:
-        """A cell ended so; `how` is as a watcher is told."""
+        """Record the outcome of a cell; `how` is as in `Watcher.ended`."""
         getattr(self, how if how in ("done", "there", "elsewhere") else "failed").append(cell.key)
 
 
 class Watcher:
-    """What a run tells; this one listens to nothing."""
+    """Receives the progress of a run; this one ignores it."""
 
     def begins(self, cell: Cell) -> None:
-        """A cell is taken in hand."""
+        """A cell starts."""
 
     def epoch(self, cell: Cell, progress: Progress) -> None:
-        """A split has trained one epoch more, or is done."""
+        """A split has finished an epoch, or all of its training."""
 
     def ended(self, cell: Cell, how: str) -> None:
-        """A cell is "done", was "there", is "elsewhere", or why it failed."""
+        """A cell has ended: "done", "there" (finished before), "elsewhere" (claimed by another run), or the reason of
+        its failure."""
 
 
 def take_in_hand(store: Store, cell: Cell, retry_before: str) -> Claim | str:
-    """The claim on a cell that is to be trained now, or how it ended already. What failed before `retry_before` is
-    tried again."""
+    """Claim a cell for training. Return the claim, or how the cell has ended already. A cell that failed before
+    `retry_before` is tried again."""
     if store.has(cell.key):
         return "there"
     failure = store.failure(cell.key)
@@ -115,7 +116,7 @@ def take_in_hand(store: Store, cell: Cell, retry_before: str) -> Claim | str:
     if claim is None:
         return "elsewhere"
     try:
-        if store.has(cell.key):  # finished by another run between the look and the claim
+        if store.has(cell.key):  # another run has finished it since the first check
             claim.release()
             return "there"
         store.set_damaged_aside(cell.key)
@@ -129,7 +130,7 @@ def take_in_hand(store: Store, cell: Cell, retry_before: str) -> Claim | str:
 
 
 def reason_of(error: Exception) -> str:
-    """Why a cell failed, in one line."""
+    """Return an error as one line."""
     reason = " ".join(str(error).split()) or type(error).__name__
     return reason if isinstance(error, UserError) else f"{type(error).__name__}: {reason}"
 
@@ -150,15 +151,16 @@ class Runner:
         self.store, self.device, self.jobs = store, device, jobs
         self.stop, self.watcher = stop or Stop(), watcher or Watcher()
         self.retry_before = retry_before
-        """Cells that failed before this time (as `now` writes it) are tried again."""
+        """Cells that failed before this time (in the format of `now`) are tried again."""
         self.graphs: dict[str, GraphSet] = {}
         self.commit = commit_of(Path(__file__).parent)
         self._why: type[BaseException] | None = None
-        """Why the training in hand is to end, told to the main thread by one that listens to workers."""
+        """The exception that ends the current training, set by the thread that listens to workers and raised in the
+        main thread."""
 
     def run(self, cells: Sequence[Cell]) -> Outcome:
-        """Finish these cells, as far as they are not finished or in other hands. Those in other hands are looked at
-        once more at the end: their runs may have died."""
+        """Train the cells that are neither finished nor claimed by another run. Cells claimed by others are tried once
+        more at the end, because those runs may have died."""
         outcome = Outcome()
         with self.stop.on_sigterm(at_once=self.jobs > 1):
             self._run(cells, outcome)
@@ -181,7 +183,7 @@ class Runner:
             self.watcher.ended(cell, how)
 
     def one(self, cell: Cell) -> str:
-        """Finish one cell, as far as it is not finished or in other hands; how it ended, as a watcher is told."""
+        """Train one cell unless it is finished or claimed by another run. Return how it ended (see `Watcher.ended`)."""
         claim = take_in_hand(self.store, cell, self.retry_before)
         if isinstance(claim, str):
             return claim
@@ -212,7 +214,7 @@ class Runner:
                 raise Stopped from None
             raise
         except Exception as error:
-            # Who took the cell over may have removed its folder from under this run: that is no failure of the cell.
+            # If another run took over the cell, it may have removed the folder; then the cell has not failed.
             return self._failed(cell, error) if claim.look() else "elsewhere"
         finally:
             if self.device.startswith("cuda"):
@@ -220,7 +222,7 @@ class Runner:
         return "done"
 
     def _failed(self, cell: Cell, error: Exception) -> str:
-        """Keep why a cell failed; the reason."""
+        """Store and return the reason of a failure."""
         reason = reason_of(error)
         self.store.fail(cell.key, cell.config, reason, traceback.format_exc())
         return reason
@@ -231,7 +233,7 @@ class Runner:
             self.graphs[cell.dataset] = graphs_of(cell)
         kind, begun = torch.device(self.device).type, folder / "run.json"
         elsewhere = begun.exists() and read_json(begun).get("device") != kind
-        if not begun.exists() and folder.exists():  # killed before it was begun in earnest
+        if not begun.exists() and folder.exists():  # killed before run.json was written
             shutil.rmtree(folder)
         check_device(self.device)
         graphs = self.graphs[cell.dataset]
@@ -254,7 +256,7 @@ class Runner:
             folder,
             protocol.trainings,
             self.jobs,
-            resume=not elsewhere,  # a run that another kind of device began cannot be resumed
+            resume=not elsewhere,  # a run started on another kind of device cannot be resumed
             overwrite=elsewhere,
             tell=partial(self._told, cell, claim),
         )
@@ -293,7 +295,7 @@ class Runner:
             "started": legs.legs[0]["started"],
             "finished": now(),
             "seconds": round(legs.seconds, 3),
-            # Without the edges that only some methods read: cells of one data set are compared whoever reads them.
+            # Without edge data, which only some methods read: cells of one data set are compared across methods.
             "data": content_of(self.graphs[cell.dataset]),
             "splits": run["splits_content"],
         }
@@ -306,4 +308,4 @@ class Runner:
 
 
 class Lost(Exception):
-    """Another run took the cell over, as this one looked dead."""
+    """Another run took over the cell because this run looked dead."""

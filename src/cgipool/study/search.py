@@ -1,4 +1,4 @@
-"""A search for settings by successive halving. Every choice is computed from the store alone, by validation results."""
+"""A search for settings by successive halving. Every decision is computed from the validation results in the store."""
 
 import math
 import shlex
@@ -23,12 +23,12 @@ from cgipool.training.recipe import Recipe
 Floats = NDArray[np.float64]
 
 DIGITS = 12
-"""Differences that agree in so many decimals are a tie: rounding must not decide."""
+"""Differences equal to this many decimals are a tie, so that rounding does not decide."""
 
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean and its standard error over splits; of one split there is no error."""
+    """A mean and its standard error over splits; with one split there is no error."""
 
     value: float
     se: float | None
@@ -36,12 +36,12 @@ class Mean:
 
 @dataclass(frozen=True)
 class Score:
-    """What a trial is worth."""
+    """The scores of a trial."""
 
     accuracy: Mean
-    """Over methods and data sets; of another task than classification, its primary metric."""
+    """Mean over methods and data sets; for tasks other than classification, of their primary metric."""
     difference: Mean
-    """To the base, split by split; by this trials are ranked."""
+    """Difference to the base, split by split; trials are ranked by it."""
     datasets: dict[str, Mean]
     """The difference on each data set, over methods."""
     methods: dict[str, Mean]
@@ -49,7 +49,7 @@ class Score:
 
 
 def score(trial: Floats, base: Floats, methods: Sequence[str], datasets: Sequence[str]) -> Score:
-    """Of [M, D, S] accuracies of a trial and of the base."""
+    """Compute the scores from the [M, D, S] accuracies of a trial and of the base."""
     difference = trial - base
     return Score(
         mean_over(trial.mean(0)),
@@ -60,9 +60,9 @@ def score(trial: Floats, base: Floats, methods: Sequence[str], datasets: Sequenc
 
 
 def mean_over(values: Floats) -> Mean:
-    """The mean of [D, S] values, each data set with the same weight.
+    """The mean of [D, S] values; each data set has the same weight.
 
-    The error is that of the splits within each data set: what one data set has more than another is no chance.
+    The error is that of the splits within each data set, because differences between data sets are not random.
     """
     sets, splits = values.shape
     if splits == 1:
@@ -72,34 +72,33 @@ def mean_over(values: Floats) -> Mean:
 
 
 def ranked(scores: Mapping[str, Score | None], sign: float = 1.0) -> list[str]:
-    """The trials that have a score, best first; of equals the one that was named first. `sign` is −1 for a metric of
-    which less is better."""
+    """The trials that have a score, best first; ties keep input order. `sign` is −1 if lower is better."""
     known = {name: sign * score.difference.value for name, score in scores.items() if score is not None}
     return sorted(known, key=lambda name: -round(known[name], DIGITS))
 
 
 def kept(scores: Mapping[str, Score | None], count: int, base: str, sign: float = 1.0) -> list[str]:
-    """The base and the best of the others, `count` in all, in the order in which they were named."""
+    """The base and the best of the others, `count` in total, in input order."""
     best = [name for name in ranked(scores, sign) if name != base][: count - 1]
     return [name for name in scores if name == base or name in best]
 
 
 @dataclass(frozen=True)
 class Round:
-    """A rung, its trials, and what the store holds of them."""
+    """A rung, its trials, and their results in the store."""
 
     rung: Rung
     trials: dict[str, Trial]
     cells: dict[str, list[Cell]]
     """By trial, in the order of `Rung.places`."""
     accuracies: dict[str, list[list[float | None] | None]]
-    """By trial and cell: of each split; None for a cell that is not finished."""
+    """By trial and cell, the values of the splits; None for a cell that is not finished."""
     waiting: list[Cell]
     """Neither finished nor failed."""
     scores: dict[str, Score | None]
-    """By trial, once no cell is waiting; None for one of which a cell failed."""
+    """By trial, when no cell is waiting; None if a cell failed."""
     sign: float = 1.0
-    """−1 if less is better."""
+    """−1 if lower is better."""
 
     @property
     def names(self) -> list[str]:
@@ -108,17 +107,17 @@ class Round:
 
     @property
     def best(self) -> Trial:
-        """The best trial, once there are scores."""
+        """The best trial, when there are scores."""
         return self.trials[self.names[0]]
 
 
 class Results:
-    """The validation results in a store. A finished cell does not change, so each is read once."""
+    """The validation results in a store. Finished cells do not change, so each is read once."""
 
     def __init__(self, store: Store | None, retry_before: str = "") -> None:
         self.store = store
         self.retry_before = retry_before
-        """Failures before this time (as `now` writes it) are to be tried again."""
+        """Failures before this time (in the format of `now`) will be tried again."""
         self._read: dict[str, list[float | None]] = {}
 
     def accuracies(self, cell: Cell) -> list[float | None] | None:
@@ -149,7 +148,7 @@ class Results:
 
 
 def cells_of(search: Search, rung: Rung, trial: Trial) -> list[Cell]:
-    """What is trained to judge a trial."""
+    """The cells that are trained to evaluate a trial."""
     recipe = search.space.recipe(trial).but(**rung.budget)
     return [
         Cell(
@@ -165,7 +164,7 @@ def cells_of(search: Search, rung: Rung, trial: Trial) -> list[Cell]:
 
 
 def rounds(search: Search, results: Results) -> list[Round]:
-    """The rounds as far as the store decides them; only the last may have cells waiting."""
+    """The rounds that the store determines so far; only the last one can have waiting cells."""
     trials = search.space.drawn(search.rungs[0].count, search.seed)
     found: list[Round] = []
     for place, rung in enumerate(search.rungs):
@@ -211,13 +210,13 @@ def _values(rung: Rung, rows: Sequence[list[float | None] | None]) -> Floats | N
 
 
 def winner_of(search: Search, found: Sequence[Round]) -> Trial | None:
-    """The best trial of the last rung, which may be the base; None before that rung is over."""
+    """The best trial of the last rung, which may be the base; None before that rung has ended."""
     last = found[len(search.rungs) - 1 : len(search.rungs)]
     return last[0].best if last and last[0].scores else None
 
 
 def options_of(recipe: Recipe) -> str:
-    """The options of the command line that give a recipe."""
+    """The command-line options of a recipe."""
     words = ["--recipe", recipe.name]
     for name, value in recipe.settings().items():
         words += ["--set", f"{name}={plain(value)}"]
@@ -225,9 +224,9 @@ def options_of(recipe: Recipe) -> str:
 
 
 def summary(search: Search, found: Sequence[Round], results: Results | None = None) -> dict[str, Any]:
-    """The whole search as plain values: what was asked, every trial with its score, and the winner.
+    """The whole search as plain values: its settings, every trial with its score, and the winner.
 
-    Once the search is over, also the test results of every trial. Nothing reads them before.
+    After the search, also the test results of every trial; nothing reads them before.
     """
     winner = winner_of(search, found)
     over = results is not None and winner is not None and not found[-1].waiting
@@ -267,7 +266,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def write_summary(folder: Path, search: Search, found: Sequence[Round], results: Results | None = None) -> Path:
-    """Keep the summary in a store, as searches/NAME.json."""
+    """Store the summary as searches/NAME.json."""
     path = folder / "searches" / f"{search.name}.json"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

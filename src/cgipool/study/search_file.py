@@ -1,4 +1,4 @@
-"""The space of a search: the choices that each setting has. Trials are drawn from it, and taken apart again.
+"""A search file: the choices for each setting, and the trials drawn from them.
 
 A trial is described by its changes to the base recipe; the base itself changes nothing.
 """
@@ -26,37 +26,37 @@ ATTEMPTS = 1000
 
 @dataclass(frozen=True)
 class Trial:
-    """Settings to be judged."""
+    """A combination of settings to evaluate."""
 
     name: str
-    """"base", a number in the order of drawing, or how it was made of the winner."""
+    """"base", a number in the order of drawing, or how it was derived from the winner."""
     changes: dict[str, Any] = field(default_factory=dict)
-    """What differs from the base, by setting."""
+    """The differences from the base, by setting."""
 
 
 @dataclass(frozen=True)
 class Space:
-    """A base recipe and choices for some of its settings, the base's own among them."""
+    """A base recipe and choices for some of its settings, including the base's own."""
 
     base: Recipe
     choices: dict[str, list[Any]]
 
     @property
     def size(self) -> int:
-        """How many combinations there are."""
+        """The number of combinations."""
         return math.prod(map(len, self.choices.values()))
 
     def recipe(self, trial: Trial) -> Recipe:
-        """The base with a trial's changes, and with nothing else of the space changed: α would take `alpha_proteins`
-        along where that has choices of its own."""
+        """The base with a trial's changes and no others: α would also change `alpha_proteins`, unless the space has
+        choices for that as well."""
         kept = {name: getattr(self.base, name) for name in self.choices if name not in trial.changes}
         return replace(self.base.but(**trial.changes), **kept)
 
     def drawn(self, count: int, seed: int) -> list[Trial]:
-        """The base and different others, `count` in all, each choice as likely as the next.
+        """The base and different other trials, `count` in total; each choice is equally likely.
 
-        A choice is a hash of (seed, draw, setting): the same everywhere, and the same when the space gets one setting
-        more. Combinations that no recipe can have are left out.
+        A choice is a hash of (seed, draw, setting): it is the same on every machine, and does not change when the space
+        gets another setting. Combinations that are not a valid recipe are left out.
         """
         if count > self.size:
             there = counted(self.size, "combination")
@@ -74,8 +74,8 @@ class Space:
         raise UserError(f"fewer than {count} combinations of [space] are valid recipes")
 
     def apart(self, winner: Trial) -> list[Trial]:
-        """What tells the share of each of the winner's choices: base, winner, the winner without each choice, and the
-        base with each choice alone; those alike once."""
+        """The trials of an ablation of the winner: base, winner, the winner without each of its choices, and the base
+        with each choice alone; equal ones once."""
         changes = winner.changes
         trials = [Trial(BASE), Trial(WINNER, changes)]
         for name in changes:
@@ -97,7 +97,7 @@ class Space:
 
 
 def space_of(base: Recipe, given: dict[str, Any]) -> Space:
-    """The space that [space] of a file describes."""
+    """The space described by [space] of a file."""
     if not given:
         raise UserError("[space] has no settings to choose from")
     return Space(base, {name: _choices(base, name, values) for name, values in given.items()})
@@ -129,7 +129,7 @@ APART = "one at a time"
 BUDGET = ("epochs", "patience")
 
 FIRST = 1000
-"""The number of the first split, where a file does not say."""
+"""The number of the first split, unless the file gives it."""
 REPORTED, REPORTED_SEED = 20, 0
 """Results are reported on the splits 0 to 19 of this seed; settings must not be chosen on them."""
 
@@ -140,12 +140,12 @@ class Rung:
 
     name: str
     count: int
-    """Settings, the base among them; when the winner is taken apart, at most so many."""
+    """Number of settings including the base; in the ablation, at most this many."""
     methods: list[str]
     datasets: list[str]
     protocol: Protocol
     budget: dict[str, Any]
-    """Epochs and patience in place of the settings' own."""
+    """Epochs and patience that replace those of the settings."""
 
     @property
     def places(self) -> list[tuple[str, str]]:
@@ -155,7 +155,7 @@ class Rung:
 
 @dataclass(frozen=True)
 class Search:
-    """What a search file says."""
+    """The content of a search file."""
 
     name: str
     title: str
@@ -166,35 +166,35 @@ class Search:
     space: Space
     rungs: list[Rung]
     apart: Rung | None
-    """The round that takes the winner apart."""
+    """The ablation of the winner."""
     sets: Sets = field(default_factory=dict)
-    """The data sets of the user's own."""
+    """The user's own data sets."""
 
     @property
     def task(self) -> str:
-        """What all data sets have as targets."""
+        """The task of all data sets."""
         return task_in(self.sets, self.datasets[0])
 
     @property
     def metric(self) -> Metric:
-        """The metric on validation graphs by which settings are judged."""
+        """The metric on validation graphs by which settings are ranked."""
         return KNOWN[primary_of(self.task)]
 
     @property
     def all_rungs(self) -> list[Rung]:
-        """That round included."""
+        """Including the ablation."""
         return [*self.rungs, *([] if self.apart is None else [self.apart])]
 
 
 def read_search(path: Path, family: str | None = None) -> Search:
-    """The search of a file, or that on its data sets of one family; whatever it says without meaning is an error."""
+    """Read a search from a file, or the part of it with the data sets of one family. Meaningless entries are errors."""
     return read_toml(path, functools.partial(search_of, family=family, folder=path.parent))
 
 
 def search_of(
     given: dict[str, Any], default_name: str = "search", family: str | None = None, folder: Path = Path()
 ) -> Search:
-    """A search from plain values; paths in it start in a folder."""
+    """Build a search from plain values; paths are relative to a folder."""
     if "axes" in given:
         raise UserError("this is a study file: run it with `cgipool study run`")
     _check_keys(given)
@@ -235,7 +235,7 @@ def _check_keys(given: dict[str, Any]) -> None:
 
 
 def _on_family(given: dict[str, Any], family: str, sets: Sets) -> dict[str, Any]:
-    """The content of a file, with only the data sets of one family. The settings drawn are the same."""
+    """The content of a file, with only the data sets of one family. The drawn settings are the same."""
     families = sorted({family_in(sets, name) for name in _names(given, "datasets", "the file")})
     if family not in families:
         raise unknown("family of these data sets", family, families)
@@ -295,7 +295,7 @@ def _protocol(given: dict[str, Any]) -> Protocol:
 
 
 def _rungs(given: dict[str, Any], space: Space, methods: list[str], datasets: list[str]) -> list[Rung]:
-    """The rungs, and after them the round that takes the winner apart, if there is one."""
+    """The rungs, followed by the ablation if there is one."""
     tables = {f"rung {number}": table for number, table in enumerate(given["rung"], start=1)}
     tables |= {APART: given["one_at_a_time"]} if "one_at_a_time" in given else {}
     protocol = _protocol(given.get("protocol", {}))
@@ -310,7 +310,7 @@ def _rungs(given: dict[str, Any], space: Space, methods: list[str], datasets: li
 
 
 def _count(table: dict[str, Any], name: str, space: Space, before: list[Rung]) -> int:
-    """How many settings a rung has; and an error if it says what has no meaning in it."""
+    """The number of settings in a rung. Meaningless entries are errors."""
     key = None if name == APART else "keep" if before else "settings"
     known = [word for word in (key, "splits", "methods", "datasets", *BUDGET) if word is not None]
     for word in table:
@@ -325,7 +325,7 @@ def _count(table: dict[str, Any], name: str, space: Space, before: list[Rung]) -
 
 
 def _among(table: dict[str, Any], key: str, all_names: list[str], where: str) -> list[str]:
-    """The names that a rung has, or all."""
+    """The names that a rung gives, or all."""
     names = _names(table, key, where) if key in table else all_names
     for name in names:
         if name not in all_names:

@@ -1,4 +1,4 @@
-"""The data sets of a study: those known by name, and those of the user's own that a file's table [data] names."""
+"""The data sets of a study: those of the catalogue, and the user's own in the table [data] of a file."""
 
 import hashlib
 import json
@@ -21,17 +21,17 @@ from cgipool.training.recipe import Recipe
 
 @dataclass(frozen=True)
 class OwnSet:
-    """A data set of the user's own."""
+    """A data set of the user."""
 
     path: Path
     content: str
-    """The hash of all that a training reads of it, but for the features of edges."""
+    """The hash of everything that training reads, except edge features."""
     content_with_edges: str
-    """The hash with these."""
+    """The hash including edge features."""
     family: str
     task: str = "classification"
     columns: dict[str, str] = field(default_factory=dict)
-    """The hashes of columns: those that the protocol names, and those of descriptors once asked for."""
+    """The hashes of columns: those that the protocol names, and those of descriptors on request."""
 
     def digest(self, column: str) -> str:
         """The hash of a column."""
@@ -41,7 +41,7 @@ class OwnSet:
 
 
 Sets = Mapping[str, OwnSet]
-"""Those of a file, by the names that it gives them."""
+"""The data sets of a file, by name."""
 
 
 def own_sets(
@@ -51,9 +51,9 @@ def own_sets(
     needed: Container[str] | None = None,
     columns: Sequence[str] = (),
 ) -> dict[str, OwnSet]:
-    """What the table [data] of a file says, NAME = "path", of the sets that the file uses. Paths start in the file's
-    folder. An error unless every wanted set is known; only those that are needed (by default all) are read. `columns`
-    are the columns of the sets that the protocol names."""
+    """Read the table [data] of a file, NAME = "path", for the sets that the file uses. Paths are relative to the file's
+    folder. Raise UserError unless every wanted set is known; only the needed ones (by default all) are read. `columns`
+    are the columns that the protocol names."""
     for name, path in given.items():
         if name in CATALOGUE:
             raise UserError(f"[data] has {name}, which is a name of `cgipool data list`: choose another")
@@ -83,12 +83,12 @@ def _own_set(name: str, path: Path, columns: Sequence[str]) -> OwnSet:
 
 
 def family_in(sets: Sets, name: str) -> str:
-    """The family of a data set of a file."""
+    """The family of a data set."""
     return sets[name].family if name in sets else family_of(name)
 
 
 def origin_of(sets: Sets, name: str, recipe: Recipe, columns: Sequence[str] = ()) -> dict[str, Any]:
-    """What a cell has to know of a data set beside its name."""
+    """What a cell must know about a data set besides its name."""
     if name not in sets:
         return {}
     found = sets[name]
@@ -98,8 +98,8 @@ def origin_of(sets: Sets, name: str, recipe: Recipe, columns: Sequence[str] = ()
 
 
 def content_for(graphs: GraphSet, recipe: Recipe, columns: Sequence[str]) -> str:
-    """The hash of all that a training by this recipe reads of a data set, its descriptor columns among it, and of the
-    columns that a protocol names."""
+    """The hash of everything that training with this recipe reads of a data set, including descriptor columns, and of
+    the columns that a protocol names."""
     read = (*columns, *recipe.descriptor_columns)
     return _combined(content_of(graphs, recipe.reads_edges), [_digest(graphs, column) for column in read])
 
@@ -113,12 +113,12 @@ def _combined(content: str, digests: Sequence[str]) -> str:
 
 
 def task_in(sets: Sets, name: str) -> str:
-    """The task of a data set of a file; those of the catalogue have classes."""
+    """The task of a data set; those of the catalogue have classes."""
     return sets[name].task if name in sets else "classification"
 
 
 def graphs_of(cell: Cell) -> GraphSet:
-    """The graphs of a cell, under the name that it has for them."""
+    """Load the graphs of a cell, named as the cell names them."""
     if cell.path is None:
         return load_dataset(cell.dataset)
     graphs = load_dataset(cell.path)

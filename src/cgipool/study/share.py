@@ -1,4 +1,4 @@
-"""Which cells are whose where a study is divided among machines beforehand. No torch."""
+"""Dividing the cells of a study among machines in advance. No torch."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def parse_shard(text: str | None, environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
-    """ "I/N", counted from 1; without it what SLURM's array says; without that the whole."""
+    """ "I/N", counted from 1; without it the variables of a SLURM array; without those 1/1."""
     if text is not None:
         try:
             number, count = map(int, text.split("/"))
@@ -25,7 +25,7 @@ def parse_shard(text: str | None, environment: Mapping[str, str] = os.environ) -
     try:
         task, least, count = (int(environment[name]) for name in names)
     except ValueError:
-        raise UserError("SLURM's array variables are no whole numbers") from None
+        raise UserError("SLURM's array variables are not whole numbers") from None
     number = task - least + 1
     if not 1 <= number <= count:
         tasks = counted(count, "task")
@@ -34,7 +34,7 @@ def parse_shard(text: str | None, environment: Mapping[str, str] = os.environ) -
 
 
 def shard_of_rank(environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
-    """The number of this process, counted from 1, and how many there are, as torchrun or SLURM's srun tell."""
+    """The number of this process, counted from 1, and the number of processes, from torchrun's or srun's variables."""
     for names in (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS")):
         if all(environment.get(name, "").isdigit() for name in names):
             rank, count = (int(environment[name]) for name in names)
@@ -43,8 +43,8 @@ def shard_of_rank(environment: Mapping[str, str] = os.environ) -> tuple[int, int
 
 
 def share_of(items: Sequence[T], cost: Callable[[T], float], number: int, count: int) -> list[T]:
-    """The share of one of several machines, in the given order. Items are dealt out by falling cost, to whoever has
-    least; that depends on the study alone, not on what is finished, so that all machines agree."""
+    """The share of one of several machines, in the given order. Items are assigned by falling cost, each to the machine
+    with the least work so far. This depends only on the study, not on what is finished, so all machines agree."""
     load = [0.0] * count
     mine = set()
     for place in sorted(range(len(items)), key=lambda i: -cost(items[i])):

@@ -23,7 +23,8 @@ Floats = NDArray[np.float64]
 Values = Sequence[float] | NDArray[np.floating]
 
 ROUNDING = 1e-12
-"""Values that differ by less, relative to the largest, are equal: 0.8 − 0.7 and 0.7 − 0.6 differ in the last digits."""
+"""Values with a smaller difference, relative to the largest, are equal: 0.8 − 0.7 and 0.7 − 0.6 differ in the last
+digits."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,11 @@ class Paired:
     """A comparison of two methods, split by split."""
 
     n: int
-    """How many splits both have."""
+    """Number of splits that both have."""
     difference: float
     se: float
     t: float
-    """The difference by its standard error; 0 where all differences are zero."""
+    """The difference divided by its standard error; 0 if all differences are zero."""
     p: float
     low: float
     high: float
@@ -64,11 +65,11 @@ class AverageRanks:
     chi2: float
     """Friedman's statistic, corrected for ties."""
     p: float
-    """Of the hypothesis that all methods are alike. Where it is large, the groups say nothing."""
+    """p-value of the hypothesis that all methods are equal. If it is large, ignore the groups."""
     critical_difference: float
-    """Nemenyi's: average ranks further apart differ significantly."""
+    """Nemenyi's critical difference: average ranks further apart differ significantly."""
     groups: list[list[str]]
-    """The largest sets of at least two methods that the critical difference does not tell apart, best first."""
+    """The largest sets of at least two methods whose average ranks do not differ significantly, best first."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Improvement:
     low: float
     high: float
     datasets: list[str]
-    """Those that both methods have."""
+    """The data sets that both methods have."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Gap:
     low: float
     high: float
     floor: float
-    """The least spread over splits that the published accuracy can have."""
+    """The smallest spread over splits that the published accuracy can have."""
 
 
 def summary(values: Values, *, level: float = 0.95) -> Summary:
@@ -176,7 +177,7 @@ def ranks(means: Mapping[str, Mapping[str, float]], *, alpha: float = 0.05) -> A
 
 
 def _groups(average: Mapping[str, float], difference: float) -> list[list[str]]:
-    """The maximal runs of neighbours in rank whose ends are no further apart than the critical difference."""
+    """The maximal runs of neighbouring ranks whose ends are within the critical difference."""
     order = sorted(average, key=average.__getitem__)
     groups: list[list[str]] = []
     reached = 0
@@ -218,7 +219,7 @@ def binomial_floor(share: float, test_graphs: int) -> float:
     That is of graphs drawn afresh. Test sets that are each a tenth of one and the same data set spread 5 % less.
     """
     if not 0 <= share <= 1:
-        raise UserError(f"an accuracy of {share} is no share between 0 and 1")
+        raise UserError(f"an accuracy of {share} is not between 0 and 1")
     if test_graphs < 1:
         raise UserError(f"a test set of {test_graphs} graphs has no accuracy")
     return math.sqrt(share * (1 - share) / test_graphs)
@@ -268,30 +269,30 @@ def welch(*parts: tuple[float, float]) -> tuple[float, float]:
 
 
 def numbers_of(values: Values) -> Floats:
-    """The values as an array; an error unless all are finite numbers."""
+    """Return the values as an array. Raise UserError unless all are finite numbers."""
     known = np.asarray(values, dtype=np.float64)
     if not known.size:
-        raise UserError("there is no value to do statistics on")
+        raise UserError("statistics need at least one value")
     if not np.isfinite(known).all():
-        raise UserError("a value to do statistics on is no finite number")
+        raise UserError("statistics need finite numbers")
     return known
 
 
 def tails(level: float) -> tuple[float, float]:
-    """The two quantiles that an interval of this level lies between."""
+    """The two quantiles of an interval of this level."""
     if not 0 < level < 1:
         raise UserError(f"the level of an interval is between 0 and 1, not {level}")
     return (1 - level) / 2, (1 + level) / 2
 
 
 def sign(x: Floats, y: Floats) -> Floats:
-    """1 where x is greater, −1 where y is, 0 where they are equal but for rounding."""
+    """1 where x is greater, −1 where y is, 0 where they are equal up to rounding."""
     rounding = ROUNDING * max(np.abs(x).max(), np.abs(y).max())
     return np.where(np.abs(x - y) <= rounding, 0.0, np.sign(x - y))
 
 
 def _resamples(generator: np.random.Generator, n: int, draws: int) -> Floats:
-    """[draws, n] how often each of n values comes in a bootstrap sample of n."""
+    """[draws, n] the number of times that each of n values occurs in a bootstrap sample of size n."""
     chosen = generator.integers(n, size=(draws, n)) + n * np.arange(draws)[:, None]
     return np.bincount(chosen.ravel(), minlength=draws * n).reshape(draws, n).astype(np.float64)
 
@@ -303,13 +304,13 @@ def t_two_sided(t: float, df: float) -> float:
 
 @lru_cache(maxsize=1024)
 def t_quantile(p: float, df: float) -> float:
-    """The value that T does not exceed with probability p, 0 < p < 1; infinite df means the normal distribution."""
+    """The p-quantile of T, 0 < p < 1; infinite df means the normal distribution."""
     return float(ndtri(p) if math.isinf(df) else stdtrit(df, p))
 
 
 @lru_cache(maxsize=64)
 def studentized_range_quantile(p: float, k: int) -> float:
-    """The value that the range of k standard normal variables does not exceed with probability p."""
+    """The p-quantile of the range of k standard normal variables."""
     from scipy.stats import studentized_range  # a slow import, for studies with ranks alone
 
     return float(studentized_range.ppf(p, k, math.inf))

@@ -1,5 +1,4 @@
-"""Writing a store: studies, finished cells and failures, each file whole or not at all. records.py reads it.
-No torch."""
+"""Writing a store: studies, finished cells and failures, each file written atomically. No torch."""
 
 import json
 import logging
@@ -24,12 +23,12 @@ PARTS = ("studies", "cells", "failed", "work", "claims")
 
 
 def now() -> str:
-    """The time, as it is written everywhere."""
+    """The current time, in the format used in all files."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 class Store:
-    """A folder of results; several runs may use one at a time."""
+    """A folder of results, which several runs can use at the same time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -43,9 +42,8 @@ class Store:
         self.claims = Claims(folder / "claims")
 
     def remember(self, study: dict[str, Any], skipped: Sequence[str] = ()) -> None:
-        """Keep what a study asks for, so that a report needs the store alone. What a study of this name asked for
-        before is replaced: the file is what counts; finished cells stay. Of data sets that were skipped it is not
-        known what the file asks for: their cells stay as an earlier run left them."""
+        """Store the definition of a study, so that a report needs only the store. It replaces an earlier study of this
+        name; finished cells stay. For data sets that were skipped, the cells of the earlier version are kept."""
         path = self._file("studies", study["name"])
         if skipped:
             study = study | {"cells": study["cells"] + _cells_on(skipped, path, study["axes"])}
@@ -53,12 +51,12 @@ class Store:
             write_stored(path, study)
 
     def has(self, key: str) -> bool:
-        """Whether a cell is finished. A damaged file is not a finished cell; one of another format is an error, as it
-        is neither known nor to be replaced."""
+        """Whether a cell is finished. A damaged file does not count as finished. A file of another format is an error,
+        because it can be neither read nor replaced."""
         return self._damage(key) is None
 
     def _damage(self, key: str) -> str | None:
-        """Why a cell's file cannot be read; None for a finished cell."""
+        """The reason why a cell's file cannot be read; None for a finished cell."""
         try:
             read_record(self._file("cells", key))
         except OtherFormat:
@@ -68,7 +66,7 @@ class Store:
         return None
 
     def failure(self, key: str) -> tuple[str, str] | None:
-        """Why a cell could not be finished, and when that was, if it could not."""
+        """The reason and the time of a cell's failure, if it failed."""
         path = self._file("failed", key)
         if not os.path.lexists(path):
             return None
@@ -78,18 +76,18 @@ class Store:
             return "unknown, as its file is damaged", ""
 
     def told(self, key: str) -> dict[str, Any]:
-        """All that is kept of a cell that is finished or failed, as plain values; nothing of another."""
+        """Return everything stored about a finished or failed cell, as plain values; empty for any other cell."""
         return _read(self._file("cells", key)) or _read(self._file("failed", key))
 
     def take_over(self, key: str, told: dict[str, Any]) -> None:
-        """Keep what another store told of a cell."""
+        """Store what another store has about a cell."""
         if "splits" in told:
             self.finish(key, told["cell"], told["splits"], told["provenance"])
         else:
             self.fail(key, told["cell"], told["reason"], told["log"])
 
     def seconds(self, key: str, kind: str) -> float | None:
-        """How long a finished cell took, if it was on this kind of device."""
+        """The seconds that a finished cell took, if it ran on this kind of device."""
         try:
             told = read_record(self._file("cells", key)).provenance
         except UserError:
@@ -97,11 +95,11 @@ class Store:
         return float(told["seconds"]) if told.get("kind") == kind and "seconds" in told else None
 
     def work(self, key: str) -> Path:
-        """The training folder of a cell in hand."""
+        """The training folder of a running or interrupted cell."""
         return self.folder / "work" / key
 
     def set_damaged_aside(self, key: str) -> None:
-        """A damaged cell is to be made anew; its file is kept under another name."""
+        """Rename the file of a damaged cell, so that the cell is trained again."""
         path, reason = self._file("cells", key), self._damage(key)
         if reason is not None and os.path.lexists(path):
             aside = path.with_name(f"{key}.damaged.json")
@@ -109,7 +107,7 @@ class Store:
             path.replace(aside)
 
     def clear_links(self, key: str) -> None:
-        """Remove a training folder that has a link anywhere in it: training would write to where the link leads."""
+        """Remove a training folder that contains a link: training would write to its target."""
         folder = self.work(key)
         if folder.is_symlink():
             folder.unlink()
@@ -118,9 +116,9 @@ class Store:
             shutil.rmtree(folder)
 
     def finish(self, key: str, cell: dict[str, Any], splits: list[dict[str, Any]], provenance: dict[str, Any]) -> None:
-        """Write a finished cell; what it was made from is no longer needed."""
+        """Write a finished cell and remove its training folder and earlier failure."""
         head = stamped({"key": key, "cell": cell, "provenance": provenance, "splits": splits})
-        record_of(head)  # what could not be read back would be trained for ever
+        record_of(head)  # a file that cannot be read back would be trained again forever
         del head["splits"]
         text = json.dumps(head, indent=1, ensure_ascii=False, allow_nan=False).removesuffix("\n}")
         rows = ",\n".join(json.dumps(row, separators=(",", ":"), allow_nan=False) for row in splits)
@@ -131,12 +129,12 @@ class Store:
         self._clear(key)
 
     def fail(self, key: str, cell: dict[str, Any], reason: str, trace: str) -> None:
-        """Keep why a cell could not be finished, and its log."""
+        """Store the reason and the log of a failure."""
         told = {"key": key, "cell": cell, "when": now(), "reason": reason, "log": trace}
         write_stored(self._file("failed", key), told)
 
     def forget_failure(self, key: str) -> None:
-        """A failed cell is to be tried again, from its start."""
+        """Remove a failure, so that the cell is trained again from the start."""
         self._file("failed", key).unlink(missing_ok=True)
         self._clear(key)
 
@@ -149,7 +147,7 @@ class Store:
 
 
 def _cells_on(datasets: Sequence[str], path: Path, axes: dict[str, Any]) -> list[dict[str, Any]]:
-    """The cells on some data sets that a stored study of the same axes asks for."""
+    """The cells that a stored study with the same axes has on some data sets."""
     try:
         before = read_study_record(path)
     except OtherFormat:
@@ -161,7 +159,7 @@ def _cells_on(datasets: Sequence[str], path: Path, axes: dict[str, Any]) -> list
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """What a file holds; nothing if it is not there or damaged."""
+    """The content of a file; empty if it is missing or damaged."""
     try:
         return read_stored(path)
     except OtherFormat:

@@ -1,4 +1,4 @@
-"""Joining a Ray runtime, and what it has room for."""
+"""Connecting to a Ray runtime, and its capacity."""
 
 import importlib
 import os
@@ -15,18 +15,18 @@ from cgipool.files import open_without_links
 from cgipool.study.run import reason_of
 
 ANSWER_SECONDS = 10.0
-"""How long a cluster may take to accept a connection."""
+"""Seconds to wait until a cluster accepts a connection."""
 
 CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """Ray's variable that says whether a runtime may have nodes on other machines: 0 is localhost alone."""
 
 STARTS = 3
-"""How often a runtime of one's own is started, if it does not come up."""
+"""Attempts to start a local runtime."""
 
 
 def address_of(on: str) -> str | None:
-    """What `ray.init` is to join, of "ray", "ray:ADDRESS" or "ray://HOST:PORT"; None: as RAY_ADDRESS says, else a
-    runtime that is up on this machine, else one that is started for this run alone."""
+    """The address for `ray.init`, from "ray", "ray:ADDRESS" or "ray://HOST:PORT". None: RAY_ADDRESS if it is set, else
+    a runtime that is up on this machine, else one started for this run."""
     if on == "ray" or on.startswith("ray://"):
         return None if on == "ray" else on
     if on.startswith("ray:") and on != "ray:":
@@ -35,7 +35,7 @@ def address_of(on: str) -> str | None:
 
 
 def needs_of(device: str, jobs: int) -> dict[str, int]:
-    """What a cell needs of a node, by Ray's names."""
+    """The resources that a cell needs, by Ray's names."""
     if device not in ("cpu", "cuda"):
         raise UserError(f"on Ray, --device is cpu or cuda, not {device!r}: Ray chooses which GPU")
     return {"CPU": jobs} if device == "cpu" else {"CPU": 1, "GPU": 1}
@@ -43,7 +43,7 @@ def needs_of(device: str, jobs: int) -> dict[str, int]:
 
 @contextmanager
 def connected(on: str, device: str, jobs: int) -> Iterator[int]:
-    """Ray at hand meanwhile; gives how many cells its nodes can train at a time."""
+    """Connect to Ray in this context; yields the number of cells that its nodes can train at the same time."""
     address, needs, ray, before = (
         address_of(on),
         needs_of(device, jobs),
@@ -53,11 +53,11 @@ def connected(on: str, device: str, jobs: int) -> Iterator[int]:
     _check_answers(address or os.environ.get("RAY_ADDRESS", ""))
     try:
         _join(ray, address)
-    except Exception as error:  # of many kinds, by what is wrong with the address or the runtime
+    except Exception as error:  # of many kinds, depending on what is wrong with the address or the runtime
         where = "on this machine" if address is None else f"at {address}"
         raise UserError(f"cannot use Ray {where}: {last_line(error)}{_token_hint(address)}") from None
     finally:
-        signal.signal(signal.SIGTERM, before)  # Ray's own would end the process at once
+        signal.signal(signal.SIGTERM, before)  # Ray's own handler would end the process at once
     try:
         count = room_of(ray, needs)
         if count == 0:
@@ -69,14 +69,14 @@ def connected(on: str, device: str, jobs: int) -> Iterator[int]:
 
 
 def _token_hint(address: str | None) -> str:
-    """Ray's own message does not say that a cluster may ask for a token, and that this end has shown none."""
+    """Explain that a cluster may need a token and none was sent; Ray's own message does not say so."""
     if address is None or os.environ.get("RAY_AUTH_MODE") == "token":
         return ""
     return " (a cluster that asks for a token needs RAY_AUTH_MODE=token and RAY_AUTH_TOKEN here)"
 
 
 def _join(ray: Any, address: str | None) -> None:
-    """Join a runtime, or start one here; on a busy machine its parts may take longer to come up than Ray waits."""
+    """Connect to a runtime, or start one here; on a busy machine it may take longer to start than Ray waits."""
     options = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
     if address not in (None, "local") or os.environ.get("RAY_ADDRESS") or (address is None and _is_up()):
         ray.init(address, **options)
@@ -94,7 +94,7 @@ def _join(ray: Any, address: str | None) -> None:
 
 
 def _is_up() -> bool:
-    """Whether a cluster is up on this machine that Ray would join by itself."""
+    """Whether a cluster runs on this machine that Ray would join by default."""
     services = importlib.import_module("ray._private.services")
     services.find_gcs_addresses.cache_clear()
     return bool(services.find_gcs_addresses()) and services.find_bootstrap_address(None) is not None
@@ -102,8 +102,8 @@ def _is_up() -> bool:
 
 @contextmanager
 def _on_localhost() -> Iterator[None]:
-    """What is started meanwhile listens on localhost alone, unless the user has set Ray's own variable: by default Ray
-    does so on some systems, and on others it listens on all interfaces."""
+    """A runtime started in this context listens on localhost only, unless the user has set Ray's own variable. Ray's
+    default depends on the system: on some it listens on all interfaces."""
     if CLUSTERS in os.environ:
         yield
         return
@@ -120,10 +120,11 @@ def _on_localhost() -> Iterator[None]:
 
 
 def _keep_token_private() -> None:
-    """Make the file of Ray's token before Ray does, which would let everybody read it. One that is there is mended."""
+    """Create the file with Ray's token before Ray does, which would make it readable for everybody. The permissions of
+    an existing file are corrected."""
     if any(os.environ.get(name) for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")):
         return
-    with suppress(OSError, RuntimeError):  # RuntimeError: there is no home; Ray says what it misses
+    with suppress(OSError, RuntimeError):  # RuntimeError: no home folder; Ray reports that itself
         path = Path.home() / ".ray" / "auth_token"
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
@@ -136,7 +137,7 @@ def _keep_token_private() -> None:
 
 
 def _check_answers(address: str) -> None:
-    """An error unless something answers at HOST:PORT; Ray itself would try for minutes."""
+    """Raise UserError unless a server answers at HOST:PORT; Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if port.isdigit():
         try:
@@ -146,28 +147,28 @@ def _check_answers(address: str) -> None:
 
 
 def room_of(ray: Any, needs: dict[str, int]) -> int:
-    """How many cells the nodes that are up can train at a time."""
+    """The number of cells that the available nodes can train at the same time."""
     return sum(_rooms(ray, needs).values())
 
 
 def able(ray: Any, needs: dict[str, int]) -> set[str]:
-    """The nodes that are up and large enough for a cell, by their ids. A head is often up for others alone."""
+    """The available nodes that are large enough for a cell, by id. The head often has no room for cells."""
     return {node for node, room in _rooms(ray, needs).items() if room > 0}
 
 
 def _rooms(ray: Any, needs: dict[str, int]) -> dict[str, int]:
-    """How many cells each node that is up can train at a time."""
+    """The number of cells that each available node can train at the same time."""
     nodes = {node["NodeID"]: node["Resources"] for node in ray.nodes() if node["Alive"]}
     return {node: min(int(has.get(name, 0) // amount) for name, amount in needs.items()) for node, has in nodes.items()}
 
 
 def last_line(error: Exception) -> str:
-    """The last line of what Ray says, which is its cause."""
+    """The last line of Ray's message, which is the cause."""
     return [type(error).__name__, *filter(None, map(str.strip, str(error).splitlines()))][-1]
 
 
 def ray_package() -> Any:
-    """The package, which reads on import whether it may report its use over the network."""
+    """Import Ray. On import it reads whether it may report its use over the network."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         return importlib.import_module("ray")

@@ -1,8 +1,8 @@
 """Running the cells of a study as tasks of Ray, on this machine or on a cluster; the results come to this store.
 
-A cell in hand is claimed here, as by any other run on the store, and trained from its start by whichever worker is
-free. Data sets travel with the tasks, and what a worker made comes back as plain values: the machines of a cluster
-need neither a common file system nor a network beyond Ray's own, only the package.
+A running cell is claimed here, as by any other run on the store, and trained from its start by any free worker. Data
+sets are sent with the tasks, and results come back as plain values: the machines of a cluster need neither a shared
+file system nor a network besides Ray's own, only the package.
 """
 
 import traceback
@@ -23,14 +23,14 @@ from cgipool.study.store import Store
 from cgipool.training.job import Progress
 
 LOOK_SECONDS = 0.5
-"""How often the workers' news are read, and whether it is time to stop."""
+"""Seconds between two checks for news from workers and for a request to stop."""
 
 END_SECONDS = 15.0
-"""How long tasks that are cancelled may take to remove their folders."""
+"""Seconds that cancelled tasks have to remove their folders."""
 
 TRIES = 4
-"""How often a cell is begun whose workers or nodes die or are in trouble; Ray's own retries have no end where memory is
-short."""
+"""Attempts at a cell whose workers or nodes die or have problems. Ray's own retries are unlimited when memory is short.
+"""
 
 
 @dataclass
@@ -41,13 +41,13 @@ class _InHand:
     claim: Claim
     tries: int = 0
     begun: bool = False
-    """Whether its watcher knows of it."""
+    """Whether its start was reported."""
     avoids: set[str] = field(default_factory=set)
-    """Nodes that had trouble of their own with it."""
+    """Nodes that had problems with it."""
 
 
 class RayRunner:
-    """Trains cells on a Ray runtime that is `connected`; otherwise like a `Runner`."""
+    """Trains cells on a connected Ray runtime; otherwise like a `Runner`."""
 
     def __init__(
         self,
@@ -69,13 +69,13 @@ class RayRunner:
         self.letters = self.mailbox.take.remote()
         self.waiting: deque[Cell] = deque()
         self.in_hand: dict[Any, _InHand] = {}
-        """By the reference to what the task will return."""
+        """Running cells, by the reference to the task's result."""
         self.data: dict[str, Any] = {}
-        """References to the data sets that cells still need."""
+        """References to the data sets that the remaining cells need."""
 
     def run(self, cells: Sequence[Cell]) -> Outcome:
-        """Finish these cells, the longest first, as far as they are not finished or in other hands. Those in other
-        hands are looked at once more at the end: their runs may have died."""
+        """Train the cells that are neither finished nor claimed by another run, the longest first. Cells claimed by
+        others are tried once more at the end, because those runs may have died."""
         with self.stop.on_sigterm(at_once=False):
             try:
                 self._run(cells)
@@ -83,7 +83,9 @@ class RayRunner:
                 self.outcome.elsewhere = []
                 self._run(again)
             except ConnectionError as error:
-                raise UserError(f"the connection to Ray is lost: {reason_of(error)}; run again to go on") from None
+                raise UserError(
+                    f"the connection to Ray is lost: {reason_of(error)}; run the same command to continue"
+                ) from None
             finally:
                 self._end()
         return self.outcome
@@ -105,7 +107,7 @@ class RayRunner:
             self.data = {name: ref for name, ref in self.data.items() if name in needed}
 
     def _fill(self) -> None:
-        """Give as many cells to Ray as it can train at a time; the others stay free for other runs on the store."""
+        """Submit as many cells as Ray can train at the same time; the others stay free for other runs on the store."""
         room = max(1, room_of(self.ray, self.needs)) if self.waiting else 0
         while self.waiting and len(self.in_hand) < room and not self.stop.due:
             cell = self.waiting.popleft()
@@ -135,15 +137,15 @@ class RayRunner:
         self.in_hand[ref] = hand
 
     def _task_of(self, hand: _InHand) -> Any:
-        """The task, for another node than those that a cell avoids. They may be idle: Ray would choose them first."""
+        """The task, on a node other than those to avoid. These may be idle, and Ray would choose them first."""
         if not hand.avoids:
             return self.task
-        with suppress(ValueError):  # by a Ray that knows no labels, any node is chosen
+        with suppress(ValueError):  # a version of Ray without labels chooses any node
             return self.task.options(label_selector={"ray.io/node-id": f"!in({','.join(sorted(hand.avoids))})"})
         return self.task
 
     def _hear(self) -> None:
-        """Pass on what the workers told. Waits for nothing; news that were lost with a node are no loss."""
+        """Pass on the workers' reports without waiting. Reports lost with a node do not matter."""
         if not self.ray.wait([self.letters], timeout=0)[0]:
             return
         hands = {hand.cell.key: hand for hand in self.in_hand.values()}
@@ -156,7 +158,8 @@ class RayRunner:
         self.letters = self.mailbox.take.remote()
 
     def _settle(self, ref: Any) -> None:
-        """A task has ended: keep what it made, or begin its cell again, if it was lost or its node had trouble."""
+        """Handle the end of a task: store its result, or submit the cell again if the task was lost or its node had
+        problems."""
         hand = self.in_hand[ref]
         try:
             told = self.ray.get(ref)
@@ -167,9 +170,11 @@ class RayRunner:
             del self.in_hand[ref]
             self._finish(hand, told)
             return
-        self.data.pop(hand.cell.dataset, None)  # it may have been lost as well
+        self.data.pop(hand.cell.dataset, None)  # it may be lost as well
         if told.get("useless") and told["node"] not in hand.avoids:
-            hand.tries -= 1  # each such node is met once: however many there are, those that can train come in the end
+            hand.tries -= (
+                1  # each such node is tried once, so in the end the cell reaches a node that can train, if there is one
+            )
         hand.avoids |= {told["node"]} if told else set()
         if hand.avoids >= able(self.ray, self.needs):
             if told.get("useless"):
@@ -177,13 +182,15 @@ class RayRunner:
             hand.avoids = set()
         if hand.tries < TRIES:
             self._submit(hand)
-            del self.in_hand[ref]  # not before: should giving it away fail, its claim is still to be released
+            del self.in_hand[ref]  # not before: if submitting it fails, its claim must still be released
         else:
             del self.in_hand[ref]
-            self._finish(hand, _failure(hand.cell, f"begun {TRIES} times in vain, at last: {trouble}", log))
+            self._finish(
+                hand, _failure(hand.cell, f"tried {TRIES} times without success; the last error: {trouble}", log)
+            )
 
     def _free_stranded(self) -> None:
-        """A cell that waits for a node which is gone may go to those again that it avoided."""
+        """Let cells that avoid all available nodes run on them again."""
         for ref, hand in list(self.in_hand.items()):
             if hand.avoids and hand.avoids >= able(self.ray, self.needs):
                 self.ray.cancel(ref)
@@ -199,7 +206,7 @@ class RayRunner:
         self._ended(hand.cell, "elsewhere" if hand.claim.lost else told.get("reason", "done"))
 
     def _leave_lost(self) -> None:
-        """A cell that another run took over, as this one looked dead, is left to it."""
+        """Leave a cell to another run that has taken it over because this one looked dead."""
         for ref, hand in list(self.in_hand.items()):
             if hand.claim.lost:
                 del self.in_hand[ref]
@@ -217,12 +224,12 @@ class RayRunner:
         self.watcher.ended(cell, how)
 
     def _end(self) -> None:
-        """Leave what is in hand to the next run, and give the workers time to clear up."""
+        """Stop: leave running cells to the next run, and give the workers time to clean up."""
         refs, hands = list(self.in_hand), list(self.in_hand.values())
         self.in_hand = {}
         for hand in hands:
             hand.claim.release()
-        with suppress(Exception):  # whatever is wrong with Ray now: its tasks end with this process
+        with suppress(Exception):  # whatever happens to Ray: its tasks end with this process
             for ref in refs:
                 self.ray.cancel(ref)
             left = self.ray.wait(refs, num_returns=len(refs), timeout=END_SECONDS)[1] if refs else []
@@ -231,15 +238,15 @@ class RayRunner:
 
 
 def _failure(cell: Cell, reason: str, log: str) -> dict[str, Any]:
-    """A failure as `Store.told` has it."""
+    """A failure in the form of `Store.told`."""
     return {"cell": cell.config, "reason": reason, "log": log}
 
 
 def _task(ray: Any, options: dict[str, Any]) -> Any:
-    """What trains a cell in a worker."""
+    """Return the function that trains a cell in a worker."""
 
     def train_cell(given: list[Any], device: str, jobs: int, mailbox: Any) -> dict[str, Any]:
-        """Made in here it travels by value, so that it can also tell of a node that lacks the package."""
+        """Defined here it is pickled by value, so it can also report that a node lacks the package."""
         try:
             from cgipool.study.ray.worker import train_or_tell
         except ImportError as error:
@@ -252,10 +259,10 @@ def _task(ray: Any, options: dict[str, Any]) -> Any:
 
 
 def _mailbox(ray: Any) -> Any:
-    """What workers leave their news in, and this process takes them from: an actor."""
+    """Create the actor to which workers send their reports, and from which this process reads them."""
 
     class Mailbox:
-        """Made in here it travels by value, and its process need not import torch."""
+        """Defined here it is pickled by value, and its process need not import torch."""
 
         def __init__(self) -> None:
             self.letters: list[tuple[str, tuple[Any, ...] | None]] = []

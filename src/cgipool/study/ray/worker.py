@@ -1,6 +1,6 @@
-"""What a Ray worker does: it trains one cell in a folder of its own, and returns what a store keeps of it.
+"""A Ray worker: trains one cell in a temporary folder and returns what the store will hold of it.
 
-Nothing is read from or written to the store of the study, which may lie on another machine.
+It neither reads nor writes the study's store, which may be on another machine.
 """
 
 import multiprocessing
@@ -20,14 +20,14 @@ from cgipool.study.store import Store
 from cgipool.training.job import Progress
 
 TELL_SECONDS = 0.5
-"""The epochs of a cell are told at most this often; the ends of its splits always."""
+"""Minimum seconds between two reports of epochs; the ends of splits are always reported."""
 
 WAKE_SECONDS = 1.0
-"""How soon a task notices that it is cancelled."""
+"""Seconds until a task notices that it was cancelled."""
 
 
 class _Sender(Watcher):
-    """Tells a mailbox what happens here, and waits for no answer."""
+    """Sends progress to a mailbox and does not wait for an answer."""
 
     def __init__(self, mailbox: Any) -> None:
         self.mailbox, self.last = mailbox, 0.0
@@ -39,22 +39,22 @@ class _Sender(Watcher):
         now = time.monotonic()
         if progress.done or now - self.last >= TELL_SECONDS:
             self.last = now
-            # As a plain tuple: to unpack a Progress the mailbox would have to import torch.
+            # A plain tuple: to unpickle a Progress, the mailbox would have to import torch.
             self.mailbox.put.remote(cell.key, tuple(progress))
 
 
 class _Guest(Runner):
-    """Trains on a machine that may be at fault itself."""
+    """Trains on a machine that may itself be the cause of an error."""
 
     def _failed(self, cell: Cell, error: Exception) -> str:
         if isinstance(error, OSError | ImportError) or isinstance(error.__context__, OSError | ImportError):
-            raise error  # no room on the disk, a module or a file that is not there: another machine may do better
+            raise error  # full disk, missing module or file: it may work on another machine
         return super()._failed(cell, error)
 
 
 def train_cell(cell: Cell, graphs: GraphSet, device: str, jobs: int, mailbox: Any) -> dict[str, Any]:
-    """Train a cell from its start; what `Store.told` has of it then, finished or failed. What is wrong with the machine
-    is raised."""
+    """Train a cell from its start. Return it in the form of `Store.told`, finished or failed. Errors of the machine are
+    raised."""
     with _noticing_cancellation(), tempfile.TemporaryDirectory(prefix="cgipool-") as folder:
         store = Store(Path(folder))
         runner = _Guest(store, device, jobs=jobs, watcher=_Sender(mailbox))
@@ -62,13 +62,15 @@ def train_cell(cell: Cell, graphs: GraphSet, device: str, jobs: int, mailbox: An
         try:
             runner.one(cell)
         finally:
-            for child in multiprocessing.active_children():  # cancelled, those of several jobs still write there
+            for (
+                child
+            ) in multiprocessing.active_children():  # if cancelled, the processes of several jobs still write there
                 child.join()
         return store.told(cell.key)
 
 
 def train_or_tell(given: list[Any], device: str, jobs: int, mailbox: Any) -> dict[str, Any]:
-    """Train a cell on its graphs, both given as references; or tell what trouble this node has, and which it is."""
+    """Train a cell, given references to it and its graphs; if the node has problems, return them and the node's id."""
     import ray
 
     try:
@@ -81,8 +83,8 @@ def train_or_tell(given: list[Any], device: str, jobs: int, mailbox: Any) -> dic
 
 @contextmanager
 def _noticing_cancellation() -> Iterator[None]:
-    """Ray cancels a task by a mark that Python looks at when it next computes. A thread that waits for the processes of
-    several jobs does not, unless a timer wakes it."""
+    """Let Ray cancel a task that waits. Ray sets a mark that Python checks when it next computes; a thread that waits
+    for the processes of several jobs needs a timer to wake it."""
     before = signal.signal(signal.SIGALRM, lambda number, frame: None)
     signal.setitimer(signal.ITIMER_REAL, WAKE_SECONDS, WAKE_SECONDS)
     try:
