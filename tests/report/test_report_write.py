@@ -142,7 +142,7 @@ def test_the_command_tells_problems_and_succeeds(
     ("arguments", "words"),
     [
         (["report", "nowhere"], "nowhere is not a store"),
-        (["report", "empty"], "empty is no store"),
+        (["report", "empty"], "empty is not a store"),
         (["report", "bare"], "bare has no study"),
         (["report", "store", "--study", "smal"], "did you mean 'small'"),
         (["report", "store", "--out", "file"], "cannot write to file"),

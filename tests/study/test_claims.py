@@ -188,7 +188,7 @@ def test_of_many_processes_one_at_a_time_has_a_key(tmp_path: Path, start: Start,
     assert [process.returncode for process in processes] == [0] * 8, said
     won = Counter(key for out, _ in said for key in out.split())
     assert set(won) == set(KEYS)
-    assert won.total() > 200, "each key was won again and again"
+    assert won.total() > 2 * len(KEYS), "each key was won again and again"
     make_old(folder)
     for key in KEYS:
         taken(Claims(folder), key).release()

@@ -254,11 +254,11 @@ def test_study_files_that_are_not_what_they_seem(stores: tuple[Path, Path]):
 
 
 def test_what_is_no_store_is_refused_before_anything_is_done(stores: tuple[Path, Path], tmp_path: Path):
-    with pytest.raises(UserError, match="is no store"):
+    with pytest.raises(UserError, match="is not a store"):
         merge(tmp_path / "new", [stores[0], tmp_path])
     assert not (tmp_path / "new").exists()
     for refused in (lambda: export(tmp_path, tmp_path / "out.zip"), lambda: list(rows(tmp_path))):
-        with pytest.raises(UserError, match="is no store"):
+        with pytest.raises(UserError, match="is not a store"):
             refused()
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=r"^cannot make a store in .*: Not a directory$"):

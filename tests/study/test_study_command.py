@@ -276,7 +276,7 @@ def test_compare_on_scaffold_splits(
     [
         (("compare", "motifs", "--split-kind", "scaffold"), "motifs does not have the columns of a set of molecules"),
         (("study", "run", "none.toml"), "cannot read none.toml"),
-        (("study", "status", "nowhere"), "nowhere is no store"),
+        (("study", "status", "nowhere"), "nowhere is not a store"),
         (("compare", "motifs", "--methods", "cgi,cgi"), "lists a method twice"),
         (("compare", "motifs", "--methods", "cgy"), "unknown method 'cgy'"),
         (("train", "motifs", "--set", "width"), "--set must have the form NAME=VALUE, not 'width'"),
