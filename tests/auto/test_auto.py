@@ -63,6 +63,15 @@ def test_molecules_have_their_own_candidates_as_far_as_the_budget_allows() -> No
     assert any(each.recipe.conv == "gine" for each in hasty)
 
 
+def test_candidates_for_directed_graphs_read_directions() -> None:
+    arcs = GraphSet.from_edges(
+        "arcs", [2] * 20, 2 * np.arange(20), 2 * np.arange(20) + 1, np.arange(20) % 2, directed=True
+    )
+    found = candidates_for(arcs)
+    assert not {"wl", "wl-oa"} & {each.method for each in found}
+    assert all(each.recipe.directed for each in found)
+
+
 def test_folds_cover_the_graphs_once_and_never_train_on_themselves(graphs: GraphSet) -> None:
     dev = np.arange(5, 80)
     folds = folds_of(graphs, dev, seed=0)

@@ -49,12 +49,13 @@ class Candidate:
 
 def candidates_for(graphs: GraphSet, budget: float = math.inf) -> list[Candidate]:
     """The candidates for a data set, without those that cannot be tried within `budget` seconds."""
-    strong = resolve_recipe("strong", {})(graphs.family, graphs.has_own_attributes)
+    strong = resolve_recipe("strong", {})(graphs.family, graphs.has_own_attributes, graphs.directed)
     steps = max(1, round(0.7 * graphs.n_graphs / strong.batch_size))
     strong = strong.but(epochs=min(MOST_EPOCHS, max(strong.epochs, math.ceil(FEWEST_STEPS / steps))))
     molecules = are_molecules(graphs)
     described = molecules and DESCRIBING * graphs.n_graphs <= DESCRIBING_SHARE * budget
     classical = [name for name in CLASSICAL if name != "wl-oa" or graphs.n_graphs <= LARGEST_KERNEL]
+    classical = [] if graphs.directed else classical  # kernels read edges without direction
     if described:
         solving = SOLVING * graphs.n_graphs**2 * max(1, len(graphs.target_names))
         fits = graphs.n_graphs <= MOST and solving <= SOLVING_SHARE * budget
