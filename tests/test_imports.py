@@ -35,10 +35,12 @@ LAYERS = [
 WITHOUT_TORCH = [
     "cgipool",
     "cgipool.data",
+    "cgipool.pool",
     "cgipool.report",
     "cgipool.study.claims",
     "cgipool.study.exchange",
     "cgipool.study.gather",
+    "cgipool.study.plan",
     "cgipool.study.records",
     "cgipool.study.share",
     "cgipool.study.statistics",

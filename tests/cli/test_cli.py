@@ -100,6 +100,24 @@ print([name for name in ("torch", "torch_geometric", "matplotlib") if name in sy
         assert option in done.stdout
 
 
+def test_commands_that_compute_nothing_do_not_wait_for_torch(tmp_path: Path) -> None:
+    study = Path(__file__).parents[2] / "studies" / "table1.toml"
+    lines = (["methods"], ["study", "plan", str(study)], ["data", "list"], ["report", str(tmp_path / "none")])
+    code = f"""
+import sys
+from cgipool.cli import main
+codes = [main(line) for line in {lines!r}]
+print(codes, "torch" in sys.modules, file=sys.stderr)
+"""
+    done = started("-c", code)
+    assert done.stderr.splitlines()[-1] == "[0, 0, 0, 2] False"
+    assert "CGIPool" in done.stdout
+    done = started(
+        "-c", "import sys; from cgipool.cli import main; main(['methods']); sys.exit('numpy' in sys.modules)"
+    )
+    assert done.returncode == 0
+
+
 def test_help_says_where_the_methods_are_listed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

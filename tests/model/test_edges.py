@@ -15,6 +15,7 @@ from torch_geometric.utils import to_dense_adj
 
 from cgipool.data import GraphSet, Inputs
 from cgipool.data.batch import Batcher, Capacity
+from cgipool.data.digests import content_read
 from cgipool.data.splits import Split
 from cgipool.errors import UnusedDataWarning, UserError
 from cgipool.model import layers
@@ -25,7 +26,7 @@ from cgipool.model.level.dense import DenseLevel
 from cgipool.ops.bits import adjacency_bits, words_for
 from cgipool.pool import Sizes
 from cgipool.task.classification import Classification
-from cgipool.training.folder import content_of, identity_of
+from cgipool.training.folder import identity_of
 from cgipool.training.initial import prepared
 from cgipool.training.job import Job
 from cgipool.training.objective import objective as loss_of
@@ -296,9 +297,11 @@ def test_a_training_reads_the_bonds(tmp_path: Path) -> None:
     graphs = GraphSet.join([edge_graphs(4), edge_graphs(5)], "edges")
     other = replace(graphs, edge_category=(graphs.edge_category + 1) % 3)
     plain, weighted = (replace(graphs, edge_weight=w) for w in (None, np.ones(graphs.n_edges, np.float32)))
-    assert content_of(graphs) == content_of(other) == content_of(plain) != content_of(weighted)
-    assert content_of(graphs, edges=True) != content_of(other, edges=True)
-    assert identity_of(graphs, "majority", PAPER.but(conv="gine"), 0, [], "cpu", True)["content"] == content_of(graphs)
+    assert content_read(graphs) == content_read(other) == content_read(plain) != content_read(weighted)
+    assert content_read(graphs, edges=True) != content_read(other, edges=True)
+    assert identity_of(graphs, "majority", PAPER.but(conv="gine"), 0, [], "cpu", True)["content"] == content_read(
+        graphs
+    )
     split = [Split(0, np.array([0, 1, 3, 4]), np.array([5]), np.array([2]))]
     for conv, refused in (("gine", True), ("gin", False)):
         settings = {"conv": conv, "epochs": 1, "width": 4, "splits": split, "out": tmp_path / conv}

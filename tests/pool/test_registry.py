@@ -1,6 +1,7 @@
 """No method without its paper, its section in the documentation and an independent program that it is held to."""
 
 import ast
+import inspect
 import re
 from functools import cache
 from pathlib import Path
@@ -8,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from cgipool.pool import METHODS
+from cgipool.pool.method import Part
+from cgipool.pool.own import OFFERED
 
 TESTS = Path(__file__).resolve().parents[1]
 SECTIONS = TESTS.parent / "docs" / "reference" / "methods.md"
@@ -95,3 +98,17 @@ def test_every_method_has_an_oracle(name: str) -> None:
 
 def test_oracles_are_of_methods_there_are() -> None:
     assert methods_with_an_oracle().keys() <= METHODS.keys()
+
+
+OFFERED_TO_OURS = {*OFFERED, "negative", "encoding", "outputs", "jumping"}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_parts_ask_for_what_their_classes_take(name: str) -> None:
+    method = METHODS[name]
+    for part in (method.build, method.released, method.read):
+        if part is not None:
+            assert isinstance(part, Part)
+            takes = inspect.signature(part.named).parameters
+            assert set(part.asked) == takes.keys() & OFFERED_TO_OURS, part.place
+            assert part.fixed.keys() <= takes.keys(), part.place

@@ -22,6 +22,7 @@ from cgipool.auto.attempt import Attempt, Found
 from cgipool.auto.candidates import BASELINE, Candidate
 from cgipool.auto.folds import FOLDS, HELD_OUT, check_data, folds_of
 from cgipool.auto.rare import RARE_METRIC, has_rare_classes
+from cgipool.data.digests import content_read
 from cgipool.data.graphs import GraphSet
 from cgipool.data.splits import Split, holdout
 from cgipool.errors import UnusedDataWarning, UserError, counted, excerpt
@@ -29,7 +30,7 @@ from cgipool.files import read_json, write_json
 from cgipool.task.base import Task
 from cgipool.task.metrics import classes_of, described
 from cgipool.task.registry import task_of
-from cgipool.training.folder import content_of, is_free, split_folder
+from cgipool.training.folder import is_free, split_folder
 from cgipool.training.job import Progress
 from cgipool.training.recipe import Recipe
 from cgipool.training.result import RESULT, read_probabilities
@@ -296,7 +297,7 @@ class AutoSearch:
 
     def _stored(self) -> dict[str, Any]:
         """What earlier starts of the same search decided and how long they took."""
-        path, about = self.folder / STATE, {"content": content_of(self.graphs, edges=True), "seed": self.seed}
+        path, about = self.folder / STATE, {"content": content_read(self.graphs, edges=True), "seed": self.seed}
         about |= {"metric": self.metric, "candidates": [trial.candidate.name for trial in self.trials]}
         if not path.exists():
             if not is_free(self.folder):

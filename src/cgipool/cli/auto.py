@@ -22,8 +22,8 @@ def fit_by_search(
     """AutoSearch, and write the model to `out` and a page about it beside it."""
     from cgipool.auto.fit import fit_auto, seconds_of
     from cgipool.auto.page import auto_page
+    from cgipool.cli.errors import output
     from cgipool.cli.progress import downloading
-    from cgipool.cli.tables import output
     from cgipool.data import load_dataset
     from cgipool.files import writable, write_text_atomically
     from cgipool.task.metrics import check_metric

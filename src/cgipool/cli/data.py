@@ -33,7 +33,8 @@ def _start(context: typer.Context) -> None:
 @app.command("list")
 def list_() -> None:
     """List the data sets known by name, and where each is on this machine."""
-    from cgipool.cli.tables import catalogue_table, output
+    from cgipool.cli.errors import output
+    from cgipool.cli.tables import catalogue_table
     from cgipool.data import CATALOGUE
 
     output().print(catalogue_table(CATALOGUE, {name: place_of(name) for name in CATALOGUE}))
@@ -48,8 +49,9 @@ def info(
     as_json: AS_JSON = False,
 ) -> None:
     """Describe a data set: size, classes, columns, dropped parts and duplicates."""
+    from cgipool.cli.errors import output
     from cgipool.cli.progress import downloading
-    from cgipool.cli.tables import info_table, output
+    from cgipool.cli.tables import info_table
     from cgipool.data import describe, load_dataset
 
     with downloading() as progress:
@@ -150,7 +152,8 @@ def import_(
     as_json: AS_JSON = False,
 ) -> None:
     """Import your own data (TU, SMILES, SDF, GraphML, edge lists, PyG) and save it for the other commands."""
-    from cgipool.cli.tables import info_table, output
+    from cgipool.cli.errors import output
+    from cgipool.cli.tables import info_table
     from cgipool.data import describe
     from cgipool.data.importers import ImportOptions, import_to, read_skipped
 

@@ -14,8 +14,9 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the split, the weights and all random draws.")] = 0,
 ) -> None:
     """Train CGIPool on generated graphs with known motifs, and show how much of each motif the pooling keeps."""
+    from cgipool.cli.errors import output
     from cgipool.cli.progress import reporting
-    from cgipool.cli.tables import demo_tables, output
+    from cgipool.cli.tables import demo_tables
     from cgipool.explain.demo import EPOCHS, run_demo
 
     epochs = epochs or EPOCHS

@@ -26,6 +26,11 @@ class PlainConsole(Console):
             yield part if part.is_control else part._replace(text=printable(part.text))
 
 
+def output() -> PlainConsole:
+    """The console for stdout. A pipe has no width, so it gets one that is wide enough for all tables."""
+    return PlainConsole(highlight=False, markup=False, width=None if sys.stdout.isatty() else 140)
+
+
 def say(text: object, *, err: bool = False) -> None:
     """Print a line that may quote untrusted text."""
     typer.echo(printable(str(text)), err=err)

@@ -67,7 +67,7 @@ def evaluate(
 
     Graphs without a label and graphs that cannot be read are left out and counted.
     """
-    from cgipool.cli.tables import output
+    from cgipool.cli.errors import output
     from cgipool.data.importers.lines import Asked
     from cgipool.files import writable, write_text_atomically
     from cgipool.inference.evaluation import evaluate_model

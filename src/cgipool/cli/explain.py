@@ -110,7 +110,7 @@ def _explain_graph(
     target: str | None,
     out: Path | None,
 ) -> None:
-    from cgipool.cli.tables import output
+    from cgipool.cli.errors import output
     from cgipool.explain import draw, explain_at, page
     from cgipool.files import write_atomically
 
@@ -168,7 +168,7 @@ def _write_scores(model: "FittedModel", graphs: "GraphSet", member: int, path: P
 
 
 def _measure(model: "FittedModel", graphs: "GraphSet", member: int, seed: int, target: str | None) -> None:
-    from cgipool.cli.tables import output
+    from cgipool.cli.errors import output
     from cgipool.explain import faithfulness
 
     found = faithfulness(model, graphs, member, seed, target)

@@ -12,10 +12,15 @@ def list_(context: typer.Context) -> None:
     """List the pooling methods, or check one."""
     if context.invoked_subcommand is not None:
         return
-    from cgipool.cli.tables import methods_table, output
-    from cgipool.pool import METHODS
+    from rich.table import Table
 
-    output().print(methods_table(METHODS))
+    from cgipool.cli.errors import output
+    from cgipool.pool.registry import METHODS
+
+    table = Table("name", "method", "kind", "what it does", "paper", box=None, pad_edge=False)
+    for name, method in METHODS.items():
+        table.add_row(name, method.title, method.kind, method.about, method.paper)
+    output().print(table)
 
 
 @app.command()
@@ -31,7 +36,8 @@ def check(
 
     Exit code 0: the contract holds; 1: it does not.
     """
-    from cgipool.cli.tables import findings_table, output
+    from cgipool.cli.errors import output
+    from cgipool.cli.tables import findings_table
     from cgipool.contract import broken_rules, check_method, slow_because
 
     findings = check_method(method)

@@ -48,8 +48,8 @@ def search(
     Exit codes: 0 there is a winner; 2 invalid file or option, or the base itself fails; 75 work is left because of
     --limit, SIGTERM or other runs (run again); 130 Ctrl-C.
     """
+    from cgipool.cli.errors import output
     from cgipool.cli.study_tables import result_lines, search_plan_lines
-    from cgipool.cli.tables import output
     from cgipool.study.search import Results, rounds
     from cgipool.study.search_file import read_search
     from cgipool.study.store import Store

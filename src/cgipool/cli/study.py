@@ -191,8 +191,8 @@ def plan(
     shard: Annotated[str | None, typer.Option(metavar="I/N", help="Show only part I of N.")] = None,
 ) -> None:
     """Show the cells of a study, the estimated time, and the data sets to download first."""
+    from cgipool.cli.errors import output
     from cgipool.cli.study_tables import plan_lines
-    from cgipool.cli.tables import output
     from cgipool.study.estimate import Estimate
     from cgipool.study.plan import read_study
     from cgipool.study.store import Store
@@ -210,8 +210,8 @@ def status(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder with the results.")] = Path("runs/store"),
 ) -> None:
     """Show the finished, running, failed and missing cells of a store, with the reasons of failures."""
+    from cgipool.cli.errors import output
     from cgipool.cli.study_tables import status_lines
-    from cgipool.cli.tables import output
     from cgipool.study.claims import Claims
     from cgipool.study.records import read_book, read_searches
 

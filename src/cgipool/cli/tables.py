@@ -1,16 +1,13 @@
 """Tables that the commands print on stdout. Does not import torch."""
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cgipool.cli.errors import PlainConsole
 from cgipool.data.describe import DISCARDED, ONE_WAY
 from cgipool.data.further import few
 from cgipool.errors import counted, rounded
@@ -20,16 +17,10 @@ if TYPE_CHECKING:
     from cgipool.contract import Finding
     from cgipool.data import CatalogueEntry
     from cgipool.explain.demo import DemoResult
-    from cgipool.pool import Method
     from cgipool.training.result import Result
 
 FEW = 20
 """Each split has its own row if there are at most this many."""
-
-
-def output() -> Console:
-    """The console for stdout. A pipe has no width, so it gets one that is wide enough for all tables."""
-    return PlainConsole(highlight=False, markup=False, width=None if sys.stdout.isatty() else 140)
 
 
 def plain_table(*headings: str, left: int = 1) -> Table:
@@ -72,14 +63,6 @@ def result_tables(result: "Result", title: str, out: Path | None, metric: str | 
         alone = described(result.primary, float(np.mean(result.member_accuracy)), 2)
         shown.append(f"a single member: {alone} on average; epochs are those of the longest")
     return [*shown, f"saved in {out}"] if out else shown
-
-
-def methods_table(methods: Mapping[str, "Method"]) -> Table:
-    """The registry of methods."""
-    table = Table("name", "method", "kind", "what it does", "paper", box=None, pad_edge=False)
-    for name, method in methods.items():
-        table.add_row(name, method.title, method.kind, method.about, method.paper)
-    return table
 
 
 def findings_table(findings: Iterable["Finding"]) -> Table:

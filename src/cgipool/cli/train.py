@@ -113,7 +113,8 @@ def train(
 
     choose = resolve_recipe(recipe, merged(settings, parse_settings(changes or [])))  # before torch is imported
 
-    from cgipool.cli.tables import output, result_tables
+    from cgipool.cli.errors import output
+    from cgipool.cli.tables import result_tables
     from cgipool.pool import method_named
 
     title = method_named(method).title

@@ -69,6 +69,28 @@ def content_of(graphs: "GraphSet") -> str:
     return content({name: of_array(getattr(graphs, name)) for name in DTYPES if getattr(graphs, name) is not None})
 
 
+def content_read(graphs: "GraphSet", edges: bool = False) -> str:
+    """Return a hash of all arrays of a data set that training reads; `edges` says whether it reads edge labels and edge
+    attributes. Edge weights are always read."""
+    content = hashlib.sha256()
+    arrays: list[NDArray[Any] | None] = [
+        graphs.node_ptr,
+        graphs.edge_ptr,
+        graphs.edge_disp,
+        graphs.y,
+        graphs.category,
+        graphs.attributes,
+    ]
+    arrays += [graphs.targets, graphs.edge_weight]
+    if edges:
+        arrays += [graphs.edge_category, graphs.edge_attributes]
+    for array in arrays:
+        if array is not None:
+            for start in range(0, len(array), 1 << 20):  # the array may be mapped and larger than memory
+                content.update(array[start : start + (1 << 20)].tobytes())
+    return content.hexdigest()
+
+
 class Check:
     """Whether a saved set was checked before and is unchanged since; `remember` notes that it was checked now."""
 

@@ -1,21 +1,26 @@
-"""The pooling methods, one file each, and the registry that names them."""
+"""The pooling methods, one file each, and the registry that names them.
 
-from functools import partial
+Classes are imported when first asked for: the registry answers most questions about a method without torch.
+"""
 
-from cgipool.errors import UserError, unknown
-from cgipool.pool.asap import ASAP
-from cgipool.pool.base import Pooled, Sizes
-from cgipool.pool.cgi import CGIPool, ReleasedCGIPool
-from cgipool.pool.controls import NoPool, OraclePool, RandomPool
-from cgipool.pool.dgcnn import DGCNN
-from cgipool.pool.diffpool import DiffPool
-from cgipool.pool.method import CLASSICAL, FORMS, NETWORK, TRAINING, Method
-from cgipool.pool.mincut import MinCutPool
-from cgipool.pool.own import is_own, own_method
-from cgipool.pool.sag import SAGPool
-from cgipool.pool.set2set import Set2Set
-from cgipool.pool.topk import TopKPool
-from cgipool.pool.vip import VIPool, loss_weight
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from cgipool.pool.method import FORMS, Method
+from cgipool.pool.registry import BY_NEGATIVE, METHODS, NETWORKS, is_own, method_named
+
+if TYPE_CHECKING:
+    from cgipool.pool.asap import ASAP
+    from cgipool.pool.base import Pooled, Sizes
+    from cgipool.pool.cgi import CGIPool, ReleasedCGIPool
+    from cgipool.pool.controls import NoPool, OraclePool, RandomPool
+    from cgipool.pool.dgcnn import DGCNN
+    from cgipool.pool.diffpool import DiffPool
+    from cgipool.pool.mincut import MinCutPool
+    from cgipool.pool.sag import SAGPool
+    from cgipool.pool.set2set import Set2Set
+    from cgipool.pool.topk import TopKPool
+    from cgipool.pool.vip import VIPool
 
 __all__ = [
     "ASAP",
@@ -42,233 +47,23 @@ __all__ = [
     "method_named",
 ]
 
-CGI_PAPER = "Pang, Zhao, Li: Graph Pooling via Coarsened Graph Infomax. SIGIR 2021"
-
-ECFP_PAPER = "control, after Rogers, Hahn: Extended-Connectivity Fingerprints. J. Chem. Inf. Model. 2010"
-
-METHODS: dict[str, Method] = {
-    "cgi": Method(
-        title="CGIPool",
-        about="top-k by the difference of a real and a fake score, trained by coarsened graph infomax",
-        paper=CGI_PAPER,
-        build=CGIPool,
-        released=ReleasedCGIPool,
-        selects=True,
-    ),
-    "cgi-rs": Method(
-        title="CGIPool-RS",
-        about="the fake coarsened graph is k random nodes",
-        paper=CGI_PAPER,
-        build=partial(CGIPool, negative="random"),
-        released=partial(ReleasedCGIPool, negative="random"),
-        kind="ablation",
-        selects=True,
-    ),
-    "cgi-nomi": Method(
-        title="CGIPool w/o MI",
-        about="both branches and the fusion, without the mutual-information loss",
-        paper=CGI_PAPER,
-        build=partial(CGIPool, negative="learned"),
-        released=partial(ReleasedCGIPool, negative="learned"),
-        own_loss=0.0,
-        kind="ablation",
-        selects=True,
-    ),
-    "set2set": Method(
-        title="Set2Set",
-        about="no pooling; an LSTM that attends to the nodes reads each level",
-        paper="Vinyals, Bengio, Kudlur: Order Matters: Sequence to Sequence for Sets. ICLR 2016",
-        build=NoPool,
-        read=Set2Set,
-        ignores=("gate",),
-    ),
-    "dgcnn": Method(
-        title="DGCNN",
-        about="no pooling; nodes sorted by a learned key are read as a sequence",
-        paper="Zhang, Cui, Neumann, Chen: An End-to-End Deep Learning Architecture for Graph Classification. AAAI 2018",
-        build=NoPool,
-        read=DGCNN,
-        ignores=("gate",),
-    ),
-    "diffpool": Method(
-        title="DiffPool",
-        about="soft assignment to K clusters by a GCN, with link and entropy losses",
-        paper="Ying, You, Morris, Ren, Hamilton, Leskovec: Hierarchical Graph Representation Learning with "
-        "Differentiable Pooling. NeurIPS 2018",
-        build=DiffPool,
-        ignores=("gate",),
-        own_loss=1.0,
-    ),
-    "topk": Method(
-        title="TopKPool",
-        about="top-k by the projection on a learned direction",
-        paper="Gao, Ji: Graph U-Nets. ICML 2019",
-        build=TopKPool,
-        selects=True,
-    ),
-    "sag": Method(
-        title="SAGPool",
-        about="top-k by the score of a graph convolution",
-        paper="Lee, Lee, Kang: Self-Attention Graph Pooling. ICML 2019",
-        build=SAGPool,
-        selects=True,
-    ),
-    "asap": Method(
-        title="ASAP",
-        about="top-k of attentive one-hop clusters by their fitness, joined by weighted edges",
-        paper="Ranjan, Sanyal, Talukdar: ASAP: Adaptive Structure Aware Pooling for Learning Hierarchical Graph "
-        "Representations. AAAI 2020",
-        build=ASAP,
-    ),
-    "vip": Method(
-        title="VIPool",
-        about="top-k by the mutual information of a vertex and its neighbourhood",
-        paper="Li, Chen, Zhang, Tsang: Graph Cross Networks with Vertex Infomax Pooling. NeurIPS 2020",
-        build=VIPool,
-        own_loss=loss_weight,
-        own_loss_per_node=True,
-        selects=True,
-    ),
-    "mincut": Method(
-        title="MinCutPool",
-        about="soft assignment to K clusters, with cut and orthogonality losses",
-        paper="Bianchi, Grattarola, Alippi: Spectral Clustering with Graph Neural Networks for Graph Pooling. "
-        "ICML 2020",
-        build=MinCutPool,
-        ignores=("gate",),
-        own_loss=1.0,
-    ),
-    "none": Method(
-        title="No pooling",
-        about="three convolutions and their readouts",
-        paper="control, after Mesquita, Souza, Kaski: Rethinking Pooling in Graph Neural Networks. NeurIPS 2020",
-        build=NoPool,
-        kind="control",
-        ignores=("gate",),
-    ),
-    "random": Method(
-        title="Random nodes",
-        about="k random nodes, drawn afresh at each step",
-        paper="control, after Mesquita, Souza, Kaski: Rethinking Pooling in Graph Neural Networks. NeurIPS 2020",
-        build=RandomPool,
-        kind="control",
-        selects=True,
-        ignores=("gate",),
-    ),
-    "oracle": Method(
-        title="Oracle",
-        about="the nodes that decide the class, for generated sets that say which they are",
-        paper="control, by definition",
-        build=OraclePool,
-        kind="control",
-        ignores=("gate",),
-    ),
-    "structure-free": Method(
-        title="Structure-free",
-        about="the sum of the node features and a perceptron: edges are never looked at",
-        paper="control, after Errica, Podda, Bacciu, Micheli: A Fair Comparison of Graph Neural Networks for Graph "
-        "Classification. ICLR 2020",
-        build=None,
-        architecture="sum",
-        kind="control",
-        ignores=NETWORK,
-    ),
-    "majority": Method(
-        title="Majority class",
-        about="the class shares of the training graphs: graphs are never looked at",
-        paper="control, by definition",
-        build=None,
-        architecture="constant",
-        kind="control",
-        ignores=(*NETWORK, *TRAINING),
-    ),
-    "wl": Method(
-        title="WL subtree + SVM",
-        about="no network: counts of Weisfeiler-Lehman colours and a support vector machine",
-        paper="Shervashidze, Schweitzer, van Leeuwen, Mehlhorn, Borgwardt: Weisfeiler-Lehman Graph Kernels. JMLR 2011",
-        build=None,
-        architecture="classical",
-        kind="control",
-        ignores=(*NETWORK, *CLASSICAL),
-    ),
-    "wl-oa": Method(
-        title="WL-OA + SVM",
-        about="no network: the Weisfeiler-Lehman optimal assignment kernel and a support vector machine",
-        paper="Kriege, Giscard, Wilson: On Valid Optimal Assignment Kernels and Applications to Graph Classification. "
-        "NIPS 2016",
-        build=None,
-        architecture="classical",
-        kind="control",
-        ignores=(*NETWORK, *CLASSICAL),
-    ),
-    "ecfp-rf": Method(
-        title="ECFP + random forest",
-        about="no network: which atom environments a molecule has, and a random forest",
-        paper=ECFP_PAPER,
-        build=None,
-        architecture="classical",
-        kind="control",
-        ignores=(*NETWORK, *CLASSICAL, "features", "kernel_edges"),
-        of_molecules=True,
-    ),
-    "ecfp-count-rf": Method(
-        title="ECFP counts + random forest",
-        about="no network: how many atom environments of each kind a molecule has, and a random forest",
-        paper=ECFP_PAPER,
-        build=None,
-        architecture="classical",
-        kind="control",
-        ignores=(*NETWORK, *CLASSICAL, "features", "kernel_edges"),
-        of_molecules=True,
-    ),
-    "rdkit-rf": Method(
-        title="RDKit descriptors + random forest",
-        about="no network: RDKit's 2D descriptors of a molecule, and a random forest",
-        paper="control, after Breiman: Random Forests. Machine Learning 2001; descriptors of rdkit.Chem.Descriptors",
-        build=None,
-        architecture="classical",
-        kind="control",
-        ignores=(*NETWORK, *CLASSICAL, "features", "kernel_edges"),
-        of_molecules=True,
-    ),
-    "rdkit-et": Method(
-        title="RDKit descriptors + extra trees",
-        about="no network: RDKit's 2D descriptors of a molecule, and extremely randomised trees",
-        paper="control, after Geurts, Ernst, Wehenkel: Extremely Randomized Trees. Machine Learning 2006; descriptors "
-        "of rdkit.Chem.Descriptors",
-        build=None,
-        architecture="classical",
-        kind="control",
-        ignores=(*NETWORK, *CLASSICAL, "features", "kernel_edges"),
-        of_molecules=True,
-    ),
-    "rdkit-svm": Method(
-        title="RDKit descriptors, ECFP counts + SVM",
-        about="no network: a kernel of RDKit's 2D descriptors and atom environments, and a support vector machine",
-        paper="control, after Ralaivola, Swamidass, Saigo, Baldi: Graph Kernels for Chemical Informatics. Neural "
-        "Networks 2005",
-        build=None,
-        architecture="classical",
-        kind="control",
-        ignores=(*NETWORK, *CLASSICAL, "features", "kernel_edges"),
-        of_molecules=True,
-    ),
+_HOMES = {
+    "asap": ("ASAP",),
+    "base": ("Pooled", "Sizes"),
+    "cgi": ("CGIPool", "ReleasedCGIPool"),
+    "controls": ("NoPool", "OraclePool", "RandomPool"),
+    "dgcnn": ("DGCNN",),
+    "diffpool": ("DiffPool",),
+    "mincut": ("MinCutPool",),
+    "sag": ("SAGPool",),
+    "set2set": ("Set2Set",),
+    "topk": ("TopKPool",),
+    "vip": ("VIPool",),
 }
 
-NETWORKS = tuple(name for name, method in METHODS.items() if not method.classical)
-"""The methods that are networks, or stand beside them without graphs: all but those of `cgipool.classical`."""
 
-
-BY_NEGATIVE = {("cgi", "random"): "cgi-rs"}
-"""By method and kind of negatives, the method that this is: their cells have one key."""
-
-
-def method_named(name: str) -> Method:
-    """The method of that name, or, for "package.module:Class", a pool of the user's own."""
-    if not isinstance(name, str):
-        raise UserError(f"method must be a name, not {name!r}")
-    if is_own(name):
-        return own_method(name)
-    if name not in METHODS:
-        raise unknown("method", name, METHODS)
-    return METHODS[name]
+def __getattr__(name: str) -> Any:
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"cgipool.pool.{module}"), name)
+    raise AttributeError(f"module 'cgipool.pool' has no attribute {name!r}")

@@ -1,14 +1,15 @@
-"""A pooling method as the command line, the trainer and the studies know it."""
+"""A pooling method as the command line, the trainer and the studies know it. No torch."""
 
+import importlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
-
-from torch import nn
+from typing import TYPE_CHECKING, Any
 
 from cgipool.errors import unknown
+
+if TYPE_CHECKING:
+    from torch import nn
 
 FORMS = ("paper", "released")
 
@@ -32,6 +33,24 @@ CLASSICAL = (
 """Settings that the methods which are not networks do not read, beside those of the network."""
 
 
+class Part:
+    """A class or function of this package, "file:Name", which is imported when it is first called: what it asks for of
+    what `Method` offers, and what is set by name whoever calls."""
+
+    def __init__(self, place: str, *asked: str, **fixed: Any) -> None:
+        self.place, self.asked, self.fixed = place, asked, fixed
+
+    @property
+    def named(self) -> Any:
+        """What it stands for."""
+        module, _, name = self.place.partition(":")
+        return getattr(importlib.import_module(f"cgipool.pool.{module}"), name)
+
+    def __call__(self, *args: Any, **given: Any) -> Any:
+        """Call it."""
+        return self.named(*args, **given, **self.fixed)
+
+
 @dataclass(frozen=True)
 class Method:
     """How to build a method's modules, and what to say of it.
@@ -48,11 +67,11 @@ class Method:
     """One line on what it does."""
     paper: str
     """Where it was published."""
-    build: Callable[..., nn.Module] | None
+    build: Callable[..., Any] | None
     """build(…) → a module (x, level) → Pooled, one per level. None: the model is not the shared network."""
-    released: Callable[..., nn.Module] | None = None
+    released: Callable[..., Any] | None = None
     """The form of the authors' released code, where it differs from the paper and we have both."""
-    read: Callable[..., nn.Module] | None = None
+    read: Callable[..., Any] | None = None
     """read(…) → a module that takes the features and levels of all levels to [B, width], and has this `width`. None:
     the backbone's readout."""
     own_loss: float | Callable[[int], float] | None = None
@@ -101,11 +120,11 @@ class Method:
             "own_loss": self.own_loss is not None and self.own_loss != 0.0,
             "readout": self.read is None,
             "kernel_edges": self.classical,
-            "jumping": self.read is None or "jumping" in inspect.signature(self.read).parameters,
+            "jumping": self.read is None or "jumping" in asked_by(self.read),
         }
         return told.get("alpha" if setting == "alpha_proteins" else setting, True)
 
-    def pool(self, form: str, **offered: Any) -> nn.Module:
+    def pool(self, form: str, **offered: Any) -> "nn.Module":
         """One pool in the given form; a method without a released form has the paper's."""
         if form not in FORMS:
             raise unknown("form", form, FORMS)
@@ -113,7 +132,7 @@ class Method:
         assert build is not None, f"{self.title} has no pool"
         return build(**named_by(build, offered))
 
-    def readout(self, **offered: Any) -> nn.Module | None:
+    def readout(self, **offered: Any) -> "nn.Module | None":
         """The method's own readout, if it has one."""
         return self.read(**named_by(self.read, offered)) if self.read else None
 
@@ -125,8 +144,10 @@ class Method:
 
 
 def asked_by(build: Callable[..., Any]) -> set[str]:
-    """The arguments that a builder names in its signature, without those that a partial sets by name."""
-    return inspect.signature(build).parameters.keys() - (build.keywords.keys() if isinstance(build, partial) else ())
+    """The arguments that a builder names in its signature, without those that a part sets by name."""
+    if isinstance(build, Part):
+        return set(build.asked) - build.fixed.keys()
+    return set(inspect.signature(build).parameters)
 
 
 def named_by(build: Callable[..., Any], offered: dict[str, Any]) -> dict[str, Any]:

@@ -88,11 +88,6 @@ OFFERED_TO_PYG = ("in_channels", "ratio")
 """Arguments that a layer with PyG's interface may name."""
 
 
-def is_own(name: str) -> bool:
-    """Whether a method's name refers to a class."""
-    return ":" in name
-
-
 def own_method(name: str) -> Method:
     """Return the class as a method. The second argument of its `forward` decides between two kinds: a pool with our
     interface, (x, level) → Pooled, which may name dim, ratio, site, levels, sizes and mi as arguments; or a layer with

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from cgipool.data.catalogue import CATALOGUE, family_of
+from cgipool.data.digests import content_read
 from cgipool.data.graphs import GraphSet
 from cgipool.data.sources import load_dataset
 from cgipool.data.splits import check_labelled
 from cgipool.errors import UserError, unknown
 from cgipool.files import names_a_file
 from cgipool.study.cell import Cell
-from cgipool.training.folder import content_of
 from cgipool.training.recipe import Recipe
 
 
@@ -77,7 +77,7 @@ def own_sets(
 def _own_set(name: str, path: Path, columns: Sequence[str]) -> OwnSet:
     graphs = load_dataset(path)
     check_labelled(graphs)
-    contents = content_of(graphs), content_of(graphs, edges=True)
+    contents = content_read(graphs), content_read(graphs, edges=True)
     family = family_of(name, labelled=graphs.category is not None)
     return OwnSet(path, *contents, family, graphs.task, {column: _digest(graphs, column) for column in columns})
 
@@ -101,7 +101,7 @@ def content_for(graphs: GraphSet, recipe: Recipe, columns: Sequence[str]) -> str
     """The hash of everything that training with this recipe reads of a data set, including descriptor columns, and of
     the columns that a protocol names."""
     read = (*columns, *recipe.descriptor_columns)
-    return _combined(content_of(graphs, recipe.reads_edges), [_digest(graphs, column) for column in read])
+    return _combined(content_read(graphs, recipe.reads_edges), [_digest(graphs, column) for column in read])
 
 
 def _digest(graphs: GraphSet, column: str) -> str:

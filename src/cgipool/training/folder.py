@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cgipool.data.digests import content_read
 from cgipool.data.graphs import GraphSet
 from cgipool.data.splits import Split, write_splits
 from cgipool.errors import UserError
@@ -183,7 +184,7 @@ def identity_of(
     return told | {
         "dataset": graphs.name,
         "graphs": graphs.n_graphs,
-        "content": content_of(graphs, recipe.edges_read_by(method_named(method))),
+        "content": content_read(graphs, recipe.edges_read_by(method_named(method))),
         "method": method,
         "recipe": recipe.to_json(),
         "seed": seed,
@@ -193,28 +194,6 @@ def identity_of(
         "splits_content": drawn.hexdigest(),
         "made_with": {"cgipool": __version__, "torch": torch.__version__, "python": platform.python_version()},
     }
-
-
-def content_of(graphs: GraphSet, edges: bool = False) -> str:
-    """Return a hash of all arrays of a data set that training reads; `edges` says whether it reads edge labels and edge
-    attributes. Edge weights are always read."""
-    content = hashlib.sha256()
-    arrays: list[np.ndarray | None] = [
-        graphs.node_ptr,
-        graphs.edge_ptr,
-        graphs.edge_disp,
-        graphs.y,
-        graphs.category,
-        graphs.attributes,
-    ]
-    arrays += [graphs.targets, graphs.edge_weight]
-    if edges:
-        arrays += [graphs.edge_category, graphs.edge_attributes]
-    for array in arrays:
-        if array is not None:
-            for start in range(0, len(array), 1 << 20):  # the array may be mapped and larger than memory
-                content.update(array[start : start + (1 << 20)].tobytes())
-    return content.hexdigest()
 
 
 CHECKPOINT = "checkpoint.safetensors"

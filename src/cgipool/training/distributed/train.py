@@ -29,7 +29,7 @@ from cgipool.data.splits import Split, check_graphs, check_splits
 from cgipool.errors import UserError
 from cgipool.files import write_json
 from cgipool.model.norm import BatchNorm
-from cgipool.pool.own import is_own
+from cgipool.pool import is_own
 from cgipool.task.metrics import classes_of
 from cgipool.task.registry import task_of
 from cgipool.training.distributed.process_group import Lives, Ranks

@@ -12,8 +12,8 @@ import torch
 from cgipool.data.graphs import GraphSet
 from cgipool.data.splits import Split
 from cgipool.errors import UserError
-from cgipool.pool import method_named
-from cgipool.pool.own import is_own, told
+from cgipool.pool import is_own, method_named
+from cgipool.pool.own import told
 from cgipool.training.initial import prepared
 from cgipool.training.job import Job
 from cgipool.training.stacked.group import Group
