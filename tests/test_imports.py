@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "cgipool"
 
 LAYERS = [
     ("caches", "errors", "version"),
-    ("files",),
+    ("files", "processes"),
     ("data",),
     ("ops",),
     ("model.level",),

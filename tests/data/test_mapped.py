@@ -13,10 +13,10 @@ from random_sets import assert_equal
 
 from cgipool.data import Encoder, GraphSet, columns, motifs, random_splits, splits, write_splits
 from cgipool.data.batch import Batcher
+from cgipool.data.digests import content_read
 from cgipool.data.store import folder_of
 from cgipool.errors import UserError
 from cgipool.training import evaluate
-from cgipool.training.folder import content_of
 from cgipool.training.recipe import PAPER
 from cgipool.training.run import train
 
@@ -107,7 +107,7 @@ def test_batches_that_are_many_are_made_anew(whole: GraphSet, monkeypatch: pytes
 def test_the_hash_of_the_content_is_that_of_all_bytes(whole: GraphSet, mapped: GraphSet) -> None:
     names = ("node_ptr", "edge_ptr", "edge_disp", "y", "category", "attributes")
     expected = hashlib.sha256(b"".join(getattr(whole, name).tobytes() for name in names)).hexdigest()
-    assert content_of(whole) == content_of(mapped) == expected
+    assert content_read(whole) == content_read(mapped) == expected
 
 
 def test_splits_are_written_in_stretches(whole: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

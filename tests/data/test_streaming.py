@@ -234,3 +234,24 @@ def test_large_sets_stay_on_disk(tmp_path: Path, own_cache: Path, monkeypatch: p
         parsed = load_dataset(folder)
         assert parsed.is_mapped
         assert_equal(parsed, expected)
+
+
+def test_several_processes_read_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("rdkit")
+    monkeypatch.setattr("cgipool.data.importers.molecular.PIECE", 16)
+    rows = [f"{smiles},{label},{row}" for row, (smiles, label) in enumerate(MOLECULES * 5)]
+    table = tmp_path / "mine.csv"
+    table.write_text("\n".join(["smiles,label,id", *rows]) + "\n")
+    options = ImportOptions(skip_unlabelled=True)
+    one, two = (import_to(table, tmp_path / f"{jobs}", options=options, jobs=jobs) for jobs in (1, 2))
+    assert files_of(tmp_path / "1") == files_of(tmp_path / "2")
+    assert (one.skipped, one.notes) == (two.skipped, two.notes)
+    assert one.skipped == 10
+
+    strict, said = ImportOptions(skip_unlabelled=True, strict=True), []
+    for jobs in (1, 2):
+        with pytest.raises(UserError, match="is not a molecule") as raised:
+            import_to(table, tmp_path / "strict", options=strict, jobs=jobs)
+        said.append(str(raised.value))
+    assert said[0] == said[1]
+    assert not (tmp_path / "strict").exists()

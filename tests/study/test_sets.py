@@ -10,13 +10,13 @@ import pytest
 
 from cgipool import load_dataset
 from cgipool.cli import main
+from cgipool.data.digests import content_read
 from cgipool.data.further import TableBuilder
 from cgipool.errors import UserError
 from cgipool.study.plan import read_study, study_of
 from cgipool.study.records import read_book
 from cgipool.study.search_file import read_search
 from cgipool.study.sets import graphs_of
-from cgipool.training.folder import content_of
 from cgipool.training.recipe import STRONG
 
 STUDY = """\
@@ -66,7 +66,7 @@ def test_cells_know_where_a_set_is_and_what_it_holds(folder: Path) -> None:
     cells = read_study(folder / "studies" / "study.toml").cells
     mine = [cell for cell in cells if cell.dataset == "mine"]
     assert {cell.path for cell in mine} == {folder / "sets" / "one"}
-    assert {cell.config["content"] for cell in mine} == {content_of(load_dataset(folder / "sets" / "one"))}
+    assert {cell.config["content"] for cell in mine} == {content_read(load_dataset(folder / "sets" / "one"))}
     assert all(cell.path is None and "content" not in cell.config for cell in cells if cell.dataset == "motifs")
     assert mine[0].command("cpu").startswith(f"cgipool train {folder / 'sets' / 'one'} --method topk")
     assert graphs_of(mine[0]).name == "mine", "a training goes by the name that the study has"

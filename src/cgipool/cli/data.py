@@ -149,6 +149,7 @@ def import_(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the scaffold splits.")] = 0,
     max_atoms: MAX_ATOMS = 3000,
     max_size: MAX_SIZE = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes that read molecules.")] = 1,
     as_json: AS_JSON = False,
 ) -> None:
     """Import your own data (TU, SMILES, SDF, GraphML, edge lists, PyG) and save it for the other commands."""
@@ -174,7 +175,7 @@ def import_(
     )
     scaffolds = None if scaffold_splits is None else (scaffold_splits, seed)
     with importing() as tell:
-        saved = import_to(path, out, form=form, name=name, options=options, scaffolds=scaffolds, tell=tell)
+        saved = import_to(path, out, form=form, name=name, options=options, scaffolds=scaffolds, tell=tell, jobs=jobs)
     described = describe(saved.graphs)
     if as_json:
         skipped = [row._asdict() for row in read_skipped(out)]

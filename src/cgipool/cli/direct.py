@@ -27,7 +27,7 @@ def with_import(command: Callable[..., None]) -> Callable[..., None]:
     def run(**given: Any) -> None:
         chosen = {option.name.rstrip("_"): given.pop(option.name) for option in options}
         directed = bool(given.get("directed"))  # also a setting of the model
-        command(**given | {"data": imported(given["data"], chosen, directed)})
+        command(**given | {"data": imported(given["data"], chosen, directed, given["jobs"])})
 
     parameters = [*own.parameters.values(), *options]
     run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -35,8 +35,9 @@ def with_import(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def imported(data: str, chosen: dict[str, Any], directed: bool = False) -> str:
-    """The data set to load: `data` itself, or the folder in the cache that it was imported into, `directed` or not."""
+def imported(data: str, chosen: dict[str, Any], directed: bool = False, jobs: int = 1) -> str:
+    """The data set to load: `data` itself, or the folder in the cache that it was imported into, `directed` or not, by
+    `jobs` processes."""
     from cgipool.data.importers import ImportOptions
     from cgipool.data.importers.cached import import_cached, needs_import
 
@@ -50,7 +51,7 @@ def imported(data: str, chosen: dict[str, Any], directed: bool = False) -> str:
             )
         return data
     with importing() as tell:
-        folder, saved = import_cached(Path(data), replace(options, directed=directed), tell)
+        folder, saved = import_cached(Path(data), replace(options, directed=directed), tell, jobs)
     if saved is None:
         say(f"{data}: read from the cache ({folder})", err=True)
         return str(folder)

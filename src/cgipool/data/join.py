@@ -259,32 +259,39 @@ def _alone(key: str, values: NDArray[Any] | None) -> NDArray[Any] | None:
     return values[:, 0]
 
 
+class _Numbers(dict[tuple[str, ...], int]):
+    """Numbers rows in the order in which they first come."""
+
+    def __missing__(self, row: tuple[str, ...]) -> int:
+        number = self[row] = len(self)
+        return number
+
+
 class LabelColumns:
-    """Columns of names, coded as the rows come; the codes are put in the order of the sorted names at the end."""
+    """Columns of names. Rows are numbered as they come, equal ones alike: there are few different ones, and one look-up
+    for a row is faster than one for each column. At the end the names of each column are coded in sorted order."""
 
     def __init__(self, width: int) -> None:
-        self._tables: list[dict[str, int]] = [{} for _ in range(width)]
-        self._codes = array("i")
+        self._width = width
+        self._number = _Numbers()
+        self._rows = array("i")
 
-    def extend(self, rows: Iterable[Sequence[str]]) -> None:
+    def extend(self, rows: Iterable[tuple[str, ...]]) -> None:
         """Add rows, each with one name per column."""
-        for row in rows:
-            for table, name in zip(self._tables, row, strict=True):
-                self._codes.append(table.setdefault(name, len(table)))
+        self._rows.extend(map(self._number.__getitem__, rows))
 
     def columns(self) -> tuple[NDArray[np.int32] | None, tuple[Names, ...]]:
         """Codes [rows, columns] and the sorted names of each column; None where there is no column."""
-        if not self._tables:
+        if not self._width:
             return None, ()
-        codes = np.array(self._codes, dtype=np.int32).reshape(-1, len(self._tables))
-        names = []
-        for j, table in enumerate(self._tables):
-            ranked = sorted(table, key=sort_key)
-            rank = np.empty(len(table), dtype=np.int32)
-            rank[[table[name] for name in ranked]] = np.arange(len(table))
-            codes[:, j] = rank[codes[:, j]]
+        codes, names = np.empty((len(self._number), self._width), np.int32), []
+        for j in range(self._width):
+            column = [row[j] for row in self._number]
+            ranked = sorted(set(column), key=sort_key)
+            rank = {name: number for number, name in enumerate(ranked)}
+            codes[:, j] = [rank[name] for name in column]
             names.append(tuple(ranked))
-        return codes, tuple(names)
+        return codes[np.array(self._rows, np.int32)], tuple(names)
 
 
 class GraphSetBuilder:

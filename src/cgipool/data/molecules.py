@@ -146,14 +146,14 @@ class MoleculeFeaturizer:
     def add(self, builder: GraphSetBuilder, molecule: "Chem.Mol") -> None:
         """Add a molecule to a set in the making."""
         _label_stereo(molecule)
-        bonds = list(molecule.GetBonds())
+        atoms, bonds = list(molecule.GetAtoms()), list(molecule.GetBonds())
         ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in bonds]
         of_atoms, of_bonds = ([known[name][1] for name in names] for known, names in self._columns())
-        rows = [tuple(read(bond) for read in of_bonds) for bond in bonds]
+        rows = list(zip(*(map(read, bonds) for read in of_bonds), strict=True))
         if self._own is not None:
             builder.add_attributes(*self._own(molecule))
-        builder.add(molecule.GetNumAtoms(), ends + [(target, source) for source, target in ends])
-        builder.nodes.extend(tuple(read(atom) for read in of_atoms) for atom in molecule.GetAtoms())
+        builder.add(len(atoms), ends + [(target, source) for source, target in ends])
+        builder.nodes.extend(zip(*(map(read, atoms) for read in of_atoms), strict=True))
         builder.edges.extend(rows + rows)
 
     def _columns(self) -> tuple[tuple[dict[str, Column], Names], ...]:

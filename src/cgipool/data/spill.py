@@ -29,6 +29,8 @@ class Work(NamedTuple):
     folder: Path | None = None
     """For temporary files; None to hold everything in memory."""
     tell: ImportProgress = nobody
+    jobs: int = 1
+    """How many processes read molecules."""
 
     def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
         """An array with undefined values."""
@@ -69,6 +71,10 @@ class Pile:
         else:
             self._blocks = [rows[:0]]
             np.ascontiguousarray(rows).tofile(self._file)
+
+    def blocks(self) -> list[NDArray[Any]]:
+        """All rows, in one block or several."""
+        return self._blocks if self._file is None else [self.whole()]
 
     def whole(self) -> NDArray[Any]:
         """All rows; at least one block must have been added."""

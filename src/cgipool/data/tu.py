@@ -1,5 +1,6 @@
 """Reader of the TU format (Morris et al., TUDataset, 2020): a zip archive or a folder of text files."""
 
+from collections import deque
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -49,7 +50,7 @@ class EdgeLines:
                 pile.append(ends)
                 rows, last = rows + len(ends), int(graph[-1]) if len(graph) else last
                 work.tell("edges", rows)
-            self._streams: list[Stream] = [_Held(pile.whole())]
+            self._streams: list[Stream] = [_Held(pile.blocks())]
         kinds = {"edge_labels": "int64", "edge_attributes": "float32"}
         self._names = [part for part in kinds if files.has(part)]
         self._streams += [RowReader(files, part, kinds[part], rows, "edges") for part in self._names]
@@ -73,7 +74,7 @@ class EdgeLines:
             for whole, values in zip(moved, rows, strict=True):
                 whole[place] = values[order]
             fill += here
-        self._streams = [_Held(whole) for whole in moved]
+        self._streams = [_Held([whole]) for whole in moved]
 
     def take(self, count: int) -> tuple[NDArray[np.int32], NDArray[np.int32], dict[str, Any]]:
         """The two ends of the next lines, counted from 0, and their columns as fields of a GraphSet."""
@@ -106,16 +107,20 @@ class EdgeLines:
 
 
 class _Held:
-    """Rows of an array."""
+    """Rows of blocks, which are released once they are taken."""
 
-    def __init__(self, whole: NDArray[Any]) -> None:
-        self._whole = whole
-        self._taken = 0
+    def __init__(self, blocks: list[NDArray[Any]]) -> None:
+        self._blocks = deque(blocks)
 
     def take(self, count: int) -> NDArray[Any]:
-        rows = np.asarray(self._whole[self._taken : self._taken + count])
-        self._taken += count
-        return rows
+        found = [self._blocks[0][:0]]
+        while count:
+            block = self._blocks.popleft()
+            found.append(np.asarray(block[:count]))
+            if len(block) > count:
+                self._blocks.appendleft(block[count:])
+            count -= len(found[-1])
+        return np.concatenate(found) if len(found) > 2 else found[-1]
 
 
 PART = 1 << 21

@@ -6,7 +6,10 @@ parsed again. If that fails as well, a slow scan finds the line for the message.
 
 import math
 import re
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import IO, Any
 
 import numpy as np
@@ -17,8 +20,12 @@ from numpy.typing import NDArray
 from cgipool.data.archive import COLUMNS, LINE, TuFiles
 from cgipool.data.check import not_finite
 from cgipool.errors import UserError, counted, excerpt
+from cgipool.processes import until_error
 
 BLOCK = 1 << 20
+
+THREADS, AHEAD = 2, 4
+"""Threads that parse a file, and blocks that are read ahead."""
 
 KINDS: dict[str, type] = {"int32": np.int32, "int64": np.int64, "float32": np.float32, "float64": np.float64}
 """Column type → its NumPy type."""
@@ -51,15 +58,28 @@ def read_blocks(files: TuFiles, part: str, kind: str, columns: int | None = None
     if first is None:
         yield np.empty((0, width), KINDS[kind])
         return
-    plain, is_start = True, True
-    with files.open(part) as stream:
-        while text := _block(files, part, stream, is_start):
-            rows = _parse(text, kind, width) if plain else None
-            if rows is None:
-                plain, rows = False, _parse_tidied(text, kind, width)
+    plain = True
+
+    def parse(text: bytes, error: Exception | None) -> NDArray[Any] | None:
+        nonlocal plain
+        if error is not None:
+            raise error
+        rows = _parse(text, kind, width) if plain else None
+        if rows is None:
+            plain, rows = False, _parse_tidied(text, kind, width)
+        return rows
+
+    # The next blocks are decompressed and parsed while the caller works on this one. Leaving the context, by an error
+    # too, waits for the threads.
+    with files.open(part) as stream, ThreadPoolExecutor(THREADS) as pool:
+        texts = until_error(_blocks(files, part, stream))
+        waiting = deque(pool.submit(parse, *text) for text in islice(texts, AHEAD))
+        while waiting:
+            rows = waiting.popleft().result()
             if rows is None:
                 raise _explain(files, part, kind, width)
-            is_start = False
+            if (text := next(texts, None)) is not None:
+                waiting.append(pool.submit(parse, *text))
             if len(rows):
                 yield rows
 
@@ -111,12 +131,14 @@ def line_of_row(files: TuFiles, part: str, row: int) -> int:
     raise UserError(f"{files.where(part)} changed while it was read")
 
 
-def _block(files: TuFiles, part: str, stream: IO[bytes], is_start: bool) -> bytes:
-    """The next whole lines."""
-    text = stream.read(BLOCK)
-    if text and not text.endswith(b"\n"):
-        text += _line(files, part, stream)
-    return text.removeprefix(BOM) or b"\n" if is_start and text else text
+def _blocks(files: TuFiles, part: str, stream: IO[bytes]) -> Iterator[bytes]:
+    """Whole lines, some at a time."""
+    is_start = True
+    while text := stream.read(BLOCK):
+        if not text.endswith(b"\n"):
+            text += _line(files, part, stream)
+        yield text.removeprefix(BOM) if is_start else text
+        is_start = False
 
 
 def _line(files: TuFiles, part: str, stream: IO[bytes]) -> bytes:

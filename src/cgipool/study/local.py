@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from cgipool.errors import UserError
+from cgipool.processes import SIGNALS, end_with_parent, signals_waiting
 from cgipool.study.cell import Cell
 from cgipool.study.estimate import predicted
 from cgipool.study.run import Outcome, Runner, Stop, Watcher
 from cgipool.study.store import Store
 from cgipool.training.job import Progress
-from cgipool.training.parallel import SIGNALS, end_with_parent, signals_waiting
 
 CONTROL = "nvidia-cuda-mps-control"
 PIPES, LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"

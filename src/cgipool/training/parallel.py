@@ -2,7 +2,6 @@
 
 import contextlib
 import multiprocessing
-import os
 import signal
 import tempfile
 import threading
@@ -19,11 +18,9 @@ from cgipool.data.graphs import GraphSet
 from cgipool.data.store import folder_of
 from cgipool.errors import UserError
 from cgipool.pool.own import OwnCodeError, own_traceback
+from cgipool.processes import SIGNALS, end_with_parent, signals_waiting
 from cgipool.training.job import Job, Progress, ProgressCallback
 from cgipool.training.loop import train_split
-
-SIGNALS = {signal.SIGINT, signal.SIGTERM}
-"""The signals that stop a run."""
 
 
 def train_in_processes(trainings: list[Job], graphs: GraphSet, jobs: int, tell: ProgressCallback) -> None:
@@ -50,30 +47,6 @@ def train_in_processes(trainings: list[Job], graphs: GraphSet, jobs: int, tell: 
             "a worker process ended: it ran out of memory (use fewer jobs), it was killed, or the script calls "
             "train(jobs=…) without the guard `if __name__ == '__main__':`"
         ) from None
-
-
-@contextlib.contextmanager
-def signals_waiting() -> Iterator[None]:
-    """Delay signals in this process until the context ends, and in a process started inside until it is ready.
-
-    A process inherits the signals that this thread blocks. Another thread of this process may still receive a blocked
-    signal, which would interrupt this thread, so the handler only records it.
-    """
-    received: list[int] = []
-    handlers = {}
-    if threading.current_thread() is threading.main_thread():  # only the main thread may set handlers
-        for number in SIGNALS:
-            if signal.getsignal(number) is not None:  # a handler set outside Python cannot be restored
-                handlers[number] = signal.signal(number, lambda number, frame: received.append(number))
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        for each in received:
-            signal.raise_signal(each)
 
 
 @contextlib.contextmanager
@@ -132,15 +105,6 @@ def _start_worker(folder: Path, messages: "multiprocessing.Queue[Progress | None
         messages.put(progress)
 
     _worker.update(graphs=GraphSet.load(folder, mmap=True), tell=tell, stop=stop)
-
-
-def end_with_parent() -> None:
-    """End this worker when its parent ends. Otherwise, after the parent is killed, it would write to the folder of the
-    resumed run."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 def _train_in_worker(job: Job) -> None:

@@ -32,7 +32,9 @@ def needs_import(path: Path) -> bool:
         return False  # the TU reader says what is wrong with it
 
 
-def import_cached(path: Path, options: ImportOptions, tell: ImportProgress = nobody) -> tuple[Path, Saved | None]:
+def import_cached(
+    path: Path, options: ImportOptions, tell: ImportProgress = nobody, jobs: int = 1
+) -> tuple[Path, Saved | None]:
     """The folder in the cache that holds the imported set, and the import; None if it was imported before.
 
     An entry belongs to the content of the file and the options of the import.
@@ -42,7 +44,7 @@ def import_cached(path: Path, options: ImportOptions, tell: ImportProgress = nob
     with _one_at_a_time(entry):
         if _is_whole(entry):
             return entry, None
-        return entry, import_to(path, entry, options=options, tell=tell)
+        return entry, import_to(path, entry, options=options, tell=tell, jobs=jobs)
 
 
 def _is_whole(entry: Path) -> bool:

@@ -161,7 +161,7 @@ class _Held:
                 key = min(record.keys() ^ (self._keys or set()))
                 where = f"graph {excerpt(title)!r}: key {excerpt(key)!r}"
                 raise UserError(f"{where} is on some nodes or edges only; it must be on all or none")
-        self.coded.extend([printable(str(record[key])) for key in self._name_keys] for record in records)
+        self.coded.extend(tuple(printable(str(record[key])) for key in self._name_keys) for record in records)
         self._floats.extend(_number(title, key, record[key]) for record in records for key in self._float_keys)
 
     def column_names(self, prefix: str) -> dict[str, Names]:

@@ -206,7 +206,13 @@ class Saved:
 
 
 def save_pieces(
-    pieces: Pieces, folder: Path, name: str, *, scaffolds: tuple[int, int] | None = None, tell: ImportProgress = nobody
+    pieces: Pieces,
+    folder: Path,
+    name: str,
+    *,
+    scaffolds: tuple[int, int] | None = None,
+    tell: ImportProgress = nobody,
+    jobs: int = 1,
 ) -> Saved:
     """Write an import into one folder atomically; an earlier import in it is replaced.
 
@@ -214,7 +220,7 @@ def save_pieces(
     """
     with replacing(folder, name) as fresh:
         with _Folder(fresh) as target:
-            for piece in pieces(Work(fresh.parent, tell)):
+            for piece in pieces(Work(fresh.parent, tell, jobs)):
                 target.add(piece)
                 tell("graphs", target.graphs.n_graphs)
         if scaffolds is not None:

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from cgipool.data.molecules import Chem, MoleculeFeaturizer, NotAMoleculeError, 
 from cgipool.data.names import Names, printable
 from cgipool.data.spill import Work
 from cgipool.errors import UserError, excerpt, in_bytes
+from cgipool.processes import in_order
 
 UNREAD, UNLABELLED, CUT = "rows that are no molecule", "rows without a label", "molecules cut to the largest fragment"
 """Keys of `GraphSet.dropped` for what an import skipped."""
@@ -62,27 +64,46 @@ def gather_molecules(
     molfiles: bool = False,
     columns: Names = (),
     notes: Callable[[], Sequence[str]] = tuple,
+    jobs: int = 1,
 ) -> Iterator[Imported]:
-    """Yield the set of these molecules in pieces. Rows that are not molecules are listed, or raise UserError with
-    `strict`. `columns` names the kept columns; `notes` returns notes on how the rows read so far were read."""
-    rows = iter(entries)
-    featurizer = MoleculeFeaturizer(options.largest_fragment, options.featurizer)
-    found, first = 0, None
-    while some := list(islice(rows, PIECE)):
-        piece = _Piece(featurizer, molfiles, options.max_atoms, labels, columns)
-        for entry in some:
-            if (problem := piece.add(entry)) is not None and options.strict:
-                raise UserError(
-                    f"{path}, row {entry.row}: {excerpt(problem.text)!r} is not a molecule: {problem.reason}"
-                )
-        first = first or next(iter(piece.skipped), None)
-        imported = piece.imported(name)
+    """Yield the set of these molecules in pieces, read by `jobs` processes. Rows that are not molecules are listed, or
+    raise UserError with `strict`. `columns` names the kept columns; `notes` returns notes on how the rows read so far
+    were read."""
+    rows, size = iter(entries), PIECE if jobs == 1 else max(1, PIECE // 4)
+    start = list(islice(rows, size))
+    pieces = chain([start] if start else [], iter(lambda: list(islice(rows, size)), []))
+    reader = partial(_Reader, path, name, labels, options, molfiles, columns)
+    several = jobs > 1 and len(start) == size  # starting a process takes as long as reading a few thousand rows
+    first, found = None, 0
+    for imported in in_order(reader, pieces, jobs) if several else map(reader(), pieces):
+        first = first or next(iter(imported.skipped), None)
         found += imported.graphs.n_graphs
         yield replace(imported, notes=(*labels.notes, *notes()))
     if not found:
         if first is None:
             raise UserError(f"{path} has no rows")
         raise UserError(f"{path}: no row is a molecule; the first, row {first.row}: {first.reason}")
+
+
+class _Reader:
+    """Makes pieces of rows."""
+
+    def __init__(
+        self, path: Path, name: str, labels: Labels, options: ImportOptions, molfiles: bool, columns: Names
+    ) -> None:
+        self._path, self._name, self._strict = path, name, options.strict
+        featurizer = MoleculeFeaturizer(options.largest_fragment, options.featurizer)
+        self._piece = partial(_Piece, featurizer, molfiles, options.max_atoms, labels, columns)
+
+    def __call__(self, rows: Sequence[MoleculeRow]) -> Imported:
+        """The set of these rows."""
+        piece = self._piece()
+        for entry in rows:
+            if (problem := piece.add(entry)) is not None and self._strict:
+                raise UserError(
+                    f"{self._path}, row {entry.row}: {excerpt(problem.text)!r} is not a molecule: {problem.reason}"
+                )
+        return piece.imported(self._name)
 
 
 class _Piece:
@@ -165,7 +186,9 @@ def read_smiles(path: Path, name: str, options: ImportOptions, work: Work) -> It
     named = [None if place is None else table.columns[place] for place in (smiles, identity, side)]
     columns = kept(table.readable, (*named, *labels.columns))
     entries = _entries(table, (smiles, identity, side), labels.columns, columns)
-    return gather_molecules(path, name, entries, labels, options, columns=columns, notes=lambda: (*notes, *table.notes))
+    return gather_molecules(
+        path, name, entries, labels, options, columns=columns, notes=lambda: (*notes, *table.notes), jobs=work.jobs
+    )
 
 
 def no_ids(table: Table) -> str:
@@ -253,7 +276,9 @@ def read_sdf(path: Path, name: str, options: ImportOptions, work: Work) -> Itera
         for row, record in enumerate(records(text), start=1)
     )
     notes = () if problem is None else (problem,)
-    return gather_molecules(path, name, entries, labels, options, molfiles=True, columns=columns, notes=lambda: notes)
+    return gather_molecules(
+        path, name, entries, labels, options, molfiles=True, columns=columns, notes=lambda: notes, jobs=work.jobs
+    )
 
 
 def item_names(text: TextFile) -> dict[str, None]:

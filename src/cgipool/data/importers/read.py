@@ -95,16 +95,18 @@ def import_to(
     options: ImportOptions | None = None,
     scaffolds: tuple[int, int] | None = None,
     tell: ImportProgress = nobody,
+    jobs: int = 1,
 ) -> Saved:
     """Read your own data set and save it to a folder in pieces, so that it may be larger than memory.
 
     The folder has the same content as after `import_data(path, …).save(folder)`. GraphML and PyG files are read whole.
-    `scaffolds` is (number of scaffold splits, seed). `tell` is called with the progress.
+    `scaffolds` is (number of scaffold splits, seed). `tell` is called with the progress. Molecules are
+    read by `jobs` processes, with the same result.
     """
     pieces, called, molecules = _source(path, form, name, options or ImportOptions())
     if scaffolds is not None and not molecules:
         raise UserError(f"{called} is not a set of molecules, so it has no scaffolds to split by")
-    return save_pieces(pieces, Path(folder), called, scaffolds=scaffolds, tell=tell)
+    return save_pieces(pieces, Path(folder), called, scaffolds=scaffolds, tell=tell, jobs=jobs)
 
 
 def _source(path: str | Path, form: str, name: str | None, options: ImportOptions) -> tuple[Pieces, str, bool]:
