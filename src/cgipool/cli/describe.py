@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 def describe(model: MODEL, allow_code: ALLOW_CODE = False, as_json: AS_JSON = False) -> None:
     """Show what a model predicts, what it was trained on, and what to expect of it."""
-    from cgipool.cli.tables import facts_table, output
+    from cgipool.cli.errors import output
+    from cgipool.cli.tables import facts_table
     from cgipool.inference.fitted import FittedModel
 
     fitted = FittedModel.load(model, allow_code=allow_code)

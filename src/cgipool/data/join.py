@@ -308,9 +308,8 @@ class GraphSetBuilder:
 
     def add(self, size: int, ends: Iterable[tuple[int, int]]) -> None:
         """Add a graph of `size` nodes and these edges, whose ends count from 0 within the graph."""
-        for source, target in ends:
-            self._ends.append(self._first + source)
-            self._ends.append(self._first + target)
+        first = self._first
+        self._ends.extend(first + end for pair in ends for end in pair)
         self._sizes.append(size)
         self._first += size
 

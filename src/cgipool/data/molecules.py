@@ -42,8 +42,10 @@ def _stereo(thing: Any) -> str:
     return thing.GetProp("_CIPCode") if thing.HasProp("_CIPCode") else "none"
 
 
-def _yes(truth: bool) -> str:
-    return "yes" if truth else "no"
+# Tables, since these functions run for every atom and bond.
+_YES = {False: "no", True: "yes"}
+_HYBRIDISATION = {kind: str(kind).lower() for kind in Chem.HybridizationType.values.values()}
+_BOND_TYPE = {kind: str(kind).lower() for kind in Chem.BondType.values.values()}
 
 
 ATOM: dict[str, Column] = {
@@ -51,9 +53,9 @@ ATOM: dict[str, Column] = {
     "degree": (1, lambda atom: str(atom.GetDegree())),
     "charge": (1, lambda atom: str(atom.GetFormalCharge())),
     "hydrogens": (1, lambda atom: str(atom.GetTotalNumHs())),
-    "aromatic": (1, lambda atom: _yes(atom.GetIsAromatic())),
-    "ring": (1, lambda atom: _yes(atom.IsInRing())),
-    "hybridisation": (1, lambda atom: str(atom.GetHybridization()).lower()),
+    "aromatic": (1, lambda atom: _YES[atom.GetIsAromatic()]),
+    "ring": (1, lambda atom: _YES[atom.IsInRing()]),
+    "hybridisation": (1, lambda atom: _HYBRIDISATION[atom.GetHybridization()]),
     "chirality": (1, _stereo),
     "mass": (1, lambda atom: str(round(atom.GetMass()))),
 }
@@ -62,10 +64,10 @@ mass is a category because, isotopes apart, it follows from the element: as a nu
 element in a linear layer, and as a category it tells isotopes apart."""
 
 BOND: dict[str, Column] = {
-    "type": (1, lambda bond: str(bond.GetBondType()).lower()),
+    "type": (1, lambda bond: _BOND_TYPE[bond.GetBondType()]),
     "stereo": (1, _stereo),
-    "conjugated": (1, lambda bond: _yes(bond.GetIsConjugated())),
-    "ring": (1, lambda bond: _yes(bond.IsInRing())),
+    "conjugated": (1, lambda bond: _YES[bond.GetIsConjugated()]),
+    "ring": (1, lambda bond: _YES[bond.IsInRing()]),
 }
 """The edge label columns, in order. Stereo is that of double bonds: E, Z or none."""
 
@@ -146,7 +148,9 @@ class MoleculeFeaturizer:
     def add(self, builder: GraphSetBuilder, molecule: "Chem.Mol") -> None:
         """Add a molecule to a set in the making."""
         _label_stereo(molecule)
-        atoms, bonds = list(molecule.GetAtoms()), list(molecule.GetBonds())
+        # By number: RDKit's iterators are written in Python.
+        atoms = list(map(molecule.GetAtomWithIdx, range(molecule.GetNumAtoms())))
+        bonds = list(map(molecule.GetBondWithIdx, range(molecule.GetNumBonds())))
         ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in bonds]
         of_atoms, of_bonds = ([known[name][1] for name in names] for known, names in self._columns())
         rows = list(zip(*(map(read, bonds) for read in of_bonds), strict=True))

@@ -110,10 +110,10 @@ class _Held:
     """Rows of blocks, which are released once they are taken."""
 
     def __init__(self, blocks: list[NDArray[Any]]) -> None:
-        self._blocks = deque(blocks)
+        self._blocks, self._none = deque(blocks), blocks[0][:0]
 
     def take(self, count: int) -> NDArray[Any]:
-        found = [self._blocks[0][:0]]
+        found = [self._none]
         while count:
             block = self._blocks.popleft()
             found.append(np.asarray(block[:count]))

@@ -38,6 +38,11 @@ from cgipool.version import __version__
 KIND, FORMAT = "cgipool model", 1
 
 
+NODES_PER_CPU_BATCH = 16_000
+"""On a CPU: features of so many nodes stay in the last cache, and a third more rows a second are predicted than with
+the batches of an evaluation during training."""
+
+
 @dataclass(frozen=True, repr=False)
 class FittedModel:
     """A model, or an ensemble of several, with all that it needs to answer."""
@@ -113,7 +118,9 @@ class FittedModel:
         """The graphs as the networks read them, in order and in large batches."""
         for network in self.networks:
             network.check(graphs)
-        return chunks(Batcher(graphs, self.encoder.encode(graphs), self.device), np.arange(graphs.n_graphs))
+        nodes = NODES_PER_CPU_BATCH if self.device == "cpu" else None
+        batcher = Batcher(graphs, self.encoder.encode(graphs), self.device)
+        return chunks(batcher, np.arange(graphs.n_graphs), nodes=nodes)
 
     @torch.no_grad()
     def _answers(self, graphs: GraphSet) -> Iterator[list[Output]]:

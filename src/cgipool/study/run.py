@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from cgipool.data.digests import content_read
 from cgipool.data.graphs import GraphSet
 from cgipool.errors import UserError
 from cgipool.files import read_json
@@ -31,7 +32,7 @@ from cgipool.study.gather import RunHistory, commit_of, processor, split_rows
 from cgipool.study.sets import graphs_of
 from cgipool.study.store import Store, now
 from cgipool.task.metrics import classes_of, primary_of
-from cgipool.training.folder import content_of, split_folder
+from cgipool.training.folder import split_folder
 from cgipool.training.job import Job, Progress
 from cgipool.training.objective import checked_weights
 from cgipool.training.run import check_device, train_splits
@@ -296,7 +297,7 @@ class Runner:
             "finished": now(),
             "seconds": round(legs.seconds, 3),
             # Without edge data, which only some methods read: cells of one data set are compared across methods.
-            "data": content_of(self.graphs[cell.dataset]),
+            "data": content_read(self.graphs[cell.dataset]),
             "splits": run["splits_content"],
         }
         graphs = self.graphs[cell.dataset]

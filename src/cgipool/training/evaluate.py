@@ -27,9 +27,9 @@ def pieces(sizes: np.ndarray, nodes: int) -> Iterator[slice]:
         start = stop
 
 
-def chunks(batcher: Batcher, ids: np.ndarray, key: int = 0) -> Iterator[Batch]:
-    """Yield batches over the graphs in order, each as large as NODES_PER_BATCH allows."""
-    for piece in pieces(batcher.graphs.sizes[ids], NODES_PER_BATCH):
+def chunks(batcher: Batcher, ids: np.ndarray, key: int = 0, nodes: int | None = None) -> Iterator[Batch]:
+    """Yield batches over the graphs in order, each as large as `nodes` allows, by default NODES_PER_BATCH."""
+    for piece in pieces(batcher.graphs.sizes[ids], nodes or NODES_PER_BATCH):
         yield batcher.batch(ids[piece], key)
 
 
