@@ -15,6 +15,7 @@ from torch_geometric.nn import (
     ASAPooling,
     DenseGCNConv,
     GCNConv,
+    GINConv,
     SAGPooling,
     Set2Set,
     SortAggregation,
@@ -145,6 +146,29 @@ class Sparse(nn.Module):
         return torch.stack(readouts).sum(dim=0), torch.stack(losses).mean()
 
 
+class Strong(nn.Module):
+    """GIN, batch norm, ReLU and a CGIPool layer, three times; the readouts [max ‖ mean] concatenated."""
+
+    def __init__(self, in_channels: int, width: int, ratio: float) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList(
+            GINConv(nn.Sequential(nn.Linear(channels, width), nn.ReLU(), nn.Linear(width, width)))
+            for channels in (in_channels, *[width] * (LEVELS - 1))
+        )
+        self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in self.convs)
+        self.pools = nn.ModuleList(PeerPool(width, ratio) for _ in self.convs)
+
+    def forward(self, data: Data) -> tuple[Tensor, Tensor]:
+        x, edge_index, batch = data.x, data.edge_index, data.batch
+        readouts, losses = [], []
+        for conv, norm, pool in zip(self.convs, self.norms, self.pools, strict=True):
+            x = norm(conv(x, edge_index)).relu()
+            x, edge_index, _, batch, loss = pool(x, edge_index, None, batch, data.num_graphs)
+            readouts += [read(x, batch, data.num_graphs) for read in (global_max_pool, global_mean_pool)]
+            losses.append(loss)
+        return torch.cat(readouts, dim=-1), torch.stack(losses).mean()
+
+
 class DiffPool(nn.Module):
     """S and Z from a dense GCN each, then PyG's `dense_diff_pool`; link plus entropy loss."""
 
@@ -252,7 +276,7 @@ class Sort(nn.Module):
         return x, x.new_zeros(())
 
 
-METHODS = (*SPARSE, *DENSE, "set2set", "dgcnn")
+METHODS = (*SPARSE, *DENSE, "set2set", "dgcnn", "strong")
 
 
 def make_body(method: str, in_channels: int, width: int, ratio: float, sizes: Tensor | None) -> nn.Module:
@@ -261,6 +285,8 @@ def make_body(method: str, in_channels: int, width: int, ratio: float, sizes: Te
         raise ValueError(f"PyG has no method {method!r}; it has {', '.join(METHODS)}")
     if method in SPARSE:
         return Sparse(method, in_channels, width, ratio)
+    if method == "strong":
+        return Strong(in_channels, width, ratio)
     if method == "set2set":
         return SetReadout(in_channels, width)
     if sizes is None:

@@ -246,7 +246,7 @@ class GIN(nn.Module):
     def forward(self, x: Tensor | Batch, level: Level, relu: bool = False) -> Tensor:
         """The sum over the node and its neighbours, through a perceptron."""
         projected = self.linear(x)  # projection and sum commute
-        hidden = F.relu(projected + level.neighbor_sum(projected) + self.bias)
+        hidden = level.sum_with_neighbors(projected, self.bias)
         return _activated(self.second(hidden), relu)
 
 

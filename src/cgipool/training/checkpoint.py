@@ -9,6 +9,7 @@ import json
 import math
 import stat
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -72,9 +73,16 @@ class State:
             return
         assert self.optimizer is not None, "no trainable weights"
         step = next(iter(self.optimizer.state.values()))["step"]
+        follow(*self._followed, decay, step)
+
+    @cached_property
+    def _followed(self) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]:
+        """The averages, what they follow, and the buffers among that, by name: to look them up in every step would take
+        longer than to average them."""
+        assert self.average is not None
         buffers = dict(self.network.named_buffers())
         averages = dict(self.average.named_parameters()) | dict(self.average.named_buffers())
-        follow(averages, dict(self.network.named_parameters()) | buffers, buffers, decay, step)
+        return averages, dict(self.network.named_parameters()) | buffers, buffers
 
     def note(self, watched: float, val_loss: float) -> None:
         """Keep the evaluated weights if what early stopping watches is lower than in all earlier epochs."""

@@ -56,6 +56,7 @@ class Training:
         self.encoder = self._encoder(graphs)
         self.batcher = Batcher(graphs, self.encoder.encode(graphs), job.device)
         network = prepared(job, graphs, self.encoder).model
+        self.weights = list(network.parameters())
         self.state = State(network, self._optimizer(network), copy_of(network))
         if self.recipe.average > 0.0 and self.state.optimizer is not None:
             self.state.average = copy.deepcopy(network)
@@ -90,7 +91,8 @@ class Training:
         output = network(batch)
         smoothing, weight, focal = self.recipe.label_smoothing, self.sample_weight, self.recipe.focal
         loss = objective(output, batch, self.task, self.constants, own_weight, smoothing, weight, focal)
-        network.zero_grad(set_to_none=True)
+        for weight in self.weights:
+            weight.grad = None
         loss.backward()
         network.update(output.buffers)
         return loss.detach()

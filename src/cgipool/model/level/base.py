@@ -183,6 +183,10 @@ class Level(ABC):
     def neighbor_sum(self, x: Tensor) -> Tensor:
         """A x: the sum over living neighbours."""
 
+    def sum_with_neighbors(self, x: Tensor, bias: Tensor) -> Tensor:
+        """relu((A + I) x + bias)."""
+        return torch.relu(x + self.neighbor_sum(x) + bias)
+
     @property
     def lists(self) -> tuple[Tensor, Tensor]:
         """row_ptr and neighbor; only a level with edges of its batch has such lists."""

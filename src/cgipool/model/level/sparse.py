@@ -91,7 +91,13 @@ class SparseLevel(Level):
 
     def neighbor_sum(self, x: Tensor) -> Tensor:
         """A x: the sum over living neighbours."""
-        return ops.propagate(x, self.alive, 0.0, *self.edges)
+        return ops.propagate(x, self.alive[:0] if self.compact else self.alive, 0.0, *self.edges)
+
+    def sum_with_neighbors(self, x: Tensor, bias: Tensor) -> Tensor:
+        """relu((A + I) x + bias), in one pass where all nodes are alive."""
+        if not self.compact:
+            return super().sum_with_neighbors(x, bias)
+        return ops.convolve(x, bias, self.alive[:0], 1.0, *self.edges, True)
 
     def neighbor_max(self, x: Tensor) -> Tensor:
         """[C, F] the maximum over each node and its living neighbours."""
@@ -221,6 +227,10 @@ class WeightedLevel(SparseLevel):
     def neighbor_sum(self, x: Tensor) -> Tensor:
         """A x: the weighted sum over living neighbours."""
         return ops.weighted_propagate(x, self.alive, 0.0, *self.edges, self.weight, self._back)
+
+    def sum_with_neighbors(self, x: Tensor, bias: Tensor) -> Tensor:
+        """relu((A + I) x + bias)."""
+        return Level.sum_with_neighbors(self, x, bias)
 
     def with_loops(self) -> Tensor:
         """[D] A + I as one matrix per graph."""

@@ -10,15 +10,15 @@ from cgipool.ops.cpu.rows import bags
 
 
 def propagate(x: Tensor, scale: Tensor, self_weight: float, row_ptr: Tensor, neighbor: Tensor) -> Tensor:
-    """S (A + self_weight · I) S x with S = diag(scale); x is [C, F], scale [C].
+    """S (A + self_weight · I) S x with S = diag(scale); x is [C, F], scale [C], or [0] for S = I (on a CPU).
 
     The matrix is symmetric, so the gradient by x is the same product.
     """
-    scaled = x * scale.unsqueeze(1)
+    scaled = x * scale.unsqueeze(1) if len(scale) else x.contiguous()
     out = bags(scaled, neighbor, row_ptr)
     if self_weight:
         out.add_(scaled, alpha=self_weight)
-    return out.mul_(scale.unsqueeze(1))
+    return out.mul_(scale.unsqueeze(1)) if len(scale) else out
 
 
 def weighted_propagate(
