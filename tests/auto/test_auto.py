@@ -1,6 +1,7 @@
 """`fit --auto`: what it tries, that no model is scored on graphs it was trained on, and that it can be interrupted."""
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from sklearn.metrics import average_precision_score
 from cgipool import GraphClassifier, load_dataset
 from cgipool.auto import fit as fitting
 from cgipool.auto import search as searching
+from cgipool.auto.alarm import OutOfTime, alarm
 from cgipool.auto.blend import chosen
 from cgipool.auto.candidates import BASELINE, Candidate, candidates_for
 from cgipool.auto.fit import fit_auto, seconds_of
@@ -187,6 +189,28 @@ def test_networks_that_are_too_slow(graphs: GraphSet, tmp_path: Path, monkeypatc
     assert note["none"] == ""  # and neither do those of the first network, but it fits into the rest
     with pytest.raises(UserError, match="no candidate could be trained within 60 s; give a larger budget"):
         fit_auto(graphs, tmp_path / "t", budget=60.0, candidates=few(BASELINE, "sag"))
+
+
+def test_a_classical_method_that_takes_too_long(
+    graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(*args: object, **given: object) -> None:
+        if "wl-oa" in str(given["out"]):
+            time.sleep(60.0)
+        real(*args, **given)  # type: ignore[arg-type]
+
+    real = searching.train
+    monkeypatch.setattr(searching, "train", slow)
+    monkeypatch.setattr(searching, "CLASSICAL_SHARE", 0.0)
+    began = time.monotonic()
+    found = fit_auto(graphs, tmp_path / "s", budget=2.0, candidates=few("wl", "wl-oa"))
+    assert time.monotonic() - began < 40.0
+    assert next(row["note"] for row in found.table if row["name"] == "wl-oa").startswith(("stopped: it took", "not"))
+    with pytest.raises(OutOfTime, match="late"), alarm(0.05, OutOfTime("late")):
+        time.sleep(10.0)
+    with alarm(0.05, OutOfTime("late")):
+        pass
+    time.sleep(0.1)  # it is switched off at the end
 
 
 def test_what_was_decided_survives_a_kill(graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

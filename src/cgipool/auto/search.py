@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cgipool.auto.alarm import OutOfTime, alarm
 from cgipool.auto.attempt import Attempt, Found
 from cgipool.auto.candidates import BASELINE, Candidate
 from cgipool.auto.folds import FOLDS, HELD_OUT, check_data, folds_of
@@ -48,11 +49,11 @@ RUNGS = (0.3, 0.9)
 FEWEST_EPOCHS = 3
 """A network that cannot be trained for so long is left out."""
 
+CLASSICAL_SHARE = 0.25
+"""The share of the budget that one training of a classical method may take."""
+
+TOO_LONG = "stopped: it took far more than its share of the budget"
 NOT_TRIED = "not tried: the budget was spent"
-
-
-class OutOfTime(Exception):
-    """A training reached the end of its share of the budget."""
 
 
 class AutoSearch:
@@ -139,7 +140,8 @@ class AutoSearch:
         try:
             recipe, expected = self._recipe(trial, short, seconds)
             short = short and candidate.is_network
-            deadline = self.spent + max(4.0 * seconds, 2.0 * expected, 5.0)
+            patience = 0.0 if candidate.is_network else CLASSICAL_SHARE * self.budget
+            deadline = self.spent + max(4.0 * seconds, 2.0 * expected, patience, 5.0)
             answers = self._answers(candidate, recipe, split, self._place(candidate, fold, short), deadline)
         except OutOfTime as stop:
             trial.reason, trial.slow = str(stop), True
@@ -220,10 +222,11 @@ class AutoSearch:
             if candidate.is_network and not progress.done:
                 self.doing(f"{candidate.name}, epoch {progress.epoch} of {recipe.epochs}")
                 if self.spent > deadline:
-                    raise OutOfTime("stopped: it took far more than its share of the budget")
+                    raise OutOfTime(TOO_LONG)
 
         run: dict[str, Any] = {"method": candidate.method, "recipe": recipe, "splits": [split], "seed": self.seed}
-        with warnings.catch_warnings():
+        limit = deadline - self.spent if self._has_scores() and not candidate.is_network else math.inf
+        with warnings.catch_warnings(), alarm(limit, OutOfTime(TOO_LONG)):
             warnings.simplefilter("ignore", UnusedDataWarning)  # another candidate may read what this one does not
             train(self.graphs, **run, device=self.device, out=out, resume=out.exists(), tell=tell)
         return read_probabilities(split_folder(out, split.index))

@@ -1,0 +1,33 @@
+"""End a computation that has no callback, such as the fit of a classical method, after some seconds."""
+
+import math
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+
+class OutOfTime(Exception):
+    """A training reached the end of its share of the budget."""
+
+
+@contextmanager
+def alarm(seconds: float, error: Exception) -> Iterator[None]:
+    """Raise an error in this context after some seconds, as soon as Python runs again. There is no limit outside of the
+    main thread, and where the system has no timers."""
+    main = threading.current_thread() is threading.main_thread()
+    if not math.isfinite(seconds) or not main or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def ring(*_: Any) -> NoReturn:
+        raise error
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
