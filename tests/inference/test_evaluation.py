@@ -14,10 +14,11 @@ from cgipool import GraphSet
 from cgipool.cli import main
 from cgipool.data import motifs
 from cgipool.errors import UserError
-from cgipool.inference.evaluation import ModelEvaluation, evaluate_model
+from cgipool.inference.evaluation import ModelEvaluation, evaluate_model, worst_of
 from cgipool.inference.evaluation_page import evaluation_page
 from cgipool.inference.fitted import FittedModel
 from cgipool.inference.fitting import fit
+from cgipool.task.registry import task_named
 
 SMALL = {"method": "none", "width": 8, "epochs": 3, "batch_size": 16, "lr": 0.01}
 
@@ -184,3 +185,24 @@ def test_names_of_the_data_are_text_in_the_page(made: Path) -> None:
     page = evaluation_page(hostile)
     assert "<script>x" not in page
     assert "<b>" not in page
+
+
+def test_the_worst_graphs() -> None:
+    def worst(task: str, columns: tuple[str, ...], y: Any, p: Any, count: int = 3) -> list[tuple[int, str, str]]:
+        y, p = np.asarray(y), np.asarray(p, float)
+        ids = [str(place) for place in range(len(y))]
+        found = ModelEvaluation("model", "data", task_named(task, columns), ids, y, p, {})
+        return [tuple(mistake) for mistake in worst_of(found, count)]
+
+    p = [[0.9, 0.1], [0.3, 0.7], [0.05, 0.95], [0.6, 0.4]]
+    assert worst("classification", ("a", "b"), [0, 0, 0, 1], p) == [
+        (2, "a", "b (0.95)"), (1, "a", "b (0.70)"), (3, "b", "a (0.60)")
+    ]  # fmt: skip
+    assert worst("regression", ("v",), [[1.0], [2.0], [-7.5], [np.nan]], [[1.5], [2.0], [3.0], [9.0]], 2) == [
+        (2, "−7.5", "3"), (0, "1", "1.5")
+    ]  # fmt: skip
+    y = [[0.0, 1.0], [0.0, np.nan], [1.0, 0.0], [0.0, 1.0]]
+    p = [[0.99, 0.6], [0.9, 0.1], [0.8, 0.7], [0.1, 0.8]]
+    assert worst("multilabel", ("a", "b"), y, p) == [  # one of each column first; the last graph is predicted well
+        (0, "a: 0", "0.99"), (2, "b: 0", "0.7"), (1, "a: 0", "0.9")
+    ]  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 
 from cgipool.auto.candidates import BASELINE
 from cgipool.auto.fit import AutoResult
+from cgipool.auto.search import NOT_TRIED
 from cgipool.errors import counted, excerpt
 from cgipool.explain.plain import drawing
 from cgipool.inference.evaluation import worst_of
@@ -56,7 +57,8 @@ def _why(found: AutoResult, metric: str) -> str:
     members, best = [row for row in rows if row["counts"]], rows[0]
     names = _listed([_called(row) + (f" (× {row['counts']})" if row["counts"] > 1 else "") for row in members])
     value, alone = found.crossed.values[metric], best["score"]
-    words = f"{counted(len(rows), 'candidate')} were tried. The best alone is {_called(best)} with "
+    tried = sum(row["score"] is not None for row in rows)
+    words = f"{counted(tried, 'candidate')} of {len(rows)} got a score. The best alone is {_called(best)} with "
     words += f"{escape(KNOWN[metric].title)} {_with_unit(metric, alone)}. "
     if len(members) == 1 and members[0] is best:
         words += "No blend with others did better, so the model is this one. "
@@ -96,15 +98,18 @@ def _ranking(rows: Sequence[dict[str, Any]], metric: str) -> str:
     """The candidates, the best first, with the difference of each finalist to the best and its interval."""
     title = KNOWN[metric].title + (", %" if KNOWN[metric].percent else "")
     heads = ["candidate", title, "difference to the best", "95 % interval", "scored on", "in the model", "seconds"]
-    heads += ["note"] if any(row["note"] for row in rows) else []
+    shown = [row for row in rows if row["note"] != NOT_TRIED]
+    heads += ["note"] if any(row["note"] for row in shown) else []
     top = "".join(f'<th scope="col"{NUMBER if 0 < n < 7 else ""}>{head}</th>' for n, head in enumerate(heads))
-    body = "".join(_row(row, rows[0], metric, "note" in heads) for row in rows)
+    body = "".join(_row(row, rows[0], metric, "note" in heads) for row in shown)
+    left = "; ".join(row["name"] for row in rows if row not in shown)
+    note = f'<p class="legend">Not tried, as the budget was spent: {escape(left)}.</p>' if left else ""
     return (
         '<section class="wide"><h2>What was tried</h2><p class="words">Differences are means over the folds, with '
         "intervals of the corrected resampled t-test for new graphs like these (Nadeau and Bengio 2003). Rows without "
         "one were left behind after fewer folds, or after a short look: one fold, with a quarter of the epochs.</p>"
         '<div class="scroll whole"><table class="plain"><thead>'
-        f"<tr>{top}</tr></thead><tbody>{body}</tbody></table></div></section>"
+        f"<tr>{top}</tr></thead><tbody>{body}</tbody></table></div>{note}</section>"
     )
 
 

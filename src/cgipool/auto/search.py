@@ -97,10 +97,10 @@ class AutoSearch:
         self._rung([0], self.trials, RUNGS[0], len(self.trials), short=True)
         self._need_one()
         better = self._best(self.trials, (len(self.trials) + 1) // 2)
-        self.say(f"the better {len(better)}, on two folds:")
+        self.say(f"{counted(len(better), 'candidate')} on two folds:")
         self._rung([0, 1], better, RUNGS[1], 2 * len(better) + (FOLDS - 2) * FINALISTS)
         finalists = self._best([trial for trial in better if 1 in trial.answers] or better, FINALISTS)
-        self.say(f"the best {len(finalists)}, on all {FOLDS} folds:")
+        self.say(f"{counted(len(finalists), 'finalist')} on all {FOLDS} folds:")
         for fold in range(2, FOLDS):
             self._rung([fold], finalists, RUNGS[1], (FOLDS - fold) * len(finalists), told=fold == FOLDS - 1)
         for fold in range(1, FOLDS):

@@ -108,7 +108,7 @@ def closing(found: "AutoResult", out: Path, page: Path) -> list[str]:
     left = [row["name"] for row in found.table if row["note"] == NOT_TRIED]
     return [
         "",
-        *([f"{NOT_TRIED}: {', '.join(left)}"] if left else []),
+        *([f"not tried, as the budget was spent: {'; '.join(left)}"] if left else []),
         f"chosen: {found.crossed.model}, {counted(about['folds'], 'model')} of each, one per fold",
         f"to expect: {value} (95 % interval {low} to {high}) on {counted(estimate['graphs'], 'graph')} held out",
         f"model: {out}",

@@ -43,6 +43,7 @@ def _molecule(molecule: object, wide: int, high: int) -> str:
     options.flagCloseContactsDist = -1  # no red boxes where atoms are close
     options.fixedBondLength = 30.0  # a maximum: small molecules are not enlarged
     options.padding = 0.08
+    options.scaleBondWidth = True  # thin lines in large molecules
     canvas.DrawMolecule(molecule)
     canvas.FinishDrawing()
     content = canvas.GetDrawingText().partition("<!-- END OF HEADER -->\n")[2].rpartition("</svg>")[0]

@@ -89,7 +89,8 @@ class Mistake(NamedTuple):
 
 def worst_of(found: ModelEvaluation, count: int) -> list[Mistake]:
     """The graphs with the largest errors: wrong classes and values with the highest probability; for numbers the
-    largest error of a column, in units of its standard deviation. Each graph comes once."""
+    largest error of a column, in units of its standard deviation. Each graph comes once, and as many columns as there
+    are come before one comes again."""
     y, p, names = found.targets, found.predictions, found.task.columns
     if found.task.name == CLASSIFICATION:
         guess = p.argmax(1)
@@ -104,9 +105,15 @@ def worst_of(found: ModelEvaluation, count: int) -> list[Mistake]:
         column, error = each.argmax(1), each.max(1)
         if found.task.name == "multilabel":
             error = np.where(error > 0.5, error, -np.inf)
-    worst = [place for place in np.argsort(-error, kind="stable")[:count].tolist() if np.isfinite(error[place])]
+    worst = [place for place in np.argsort(-error, kind="stable").tolist() if np.isfinite(error[place])]
+    if found.task.name != CLASSIFICATION:
+        turn: dict[int, int] = {}
+        seen = np.zeros(len(names), int)
+        for place in worst:
+            turn[place], seen[column[place]] = seen[column[place]], seen[column[place]] + 1
+        worst.sort(key=turn.__getitem__)
     mistakes = []
-    for place in worst:
+    for place in worst[:count]:
         chosen = column[place]
         if found.task.name == CLASSIFICATION:
             words = names[y[place]], f"{names[chosen]} ({p[place, chosen]:.2f})"
