@@ -13,7 +13,7 @@ from cgipool.data.further import checked, column, few, is_missing, names_of, num
 from cgipool.data.graphs import GraphSet
 from cgipool.data.molecule_descriptors import check_molecules, ecfp_counts, rdkit_names, rdkit_values
 from cgipool.data.names import Names
-from cgipool.errors import UserError, counted, excerpt
+from cgipool.errors import UnusedDataWarning, UserError, counted, excerpt, warn_user
 
 LARGEST = 10.0
 """Standardised values computed from molecules are cut off at ± this: of a few descriptors, such as Ipc, a single
@@ -119,6 +119,15 @@ def _problems(graphs: GraphSet, names: Names, impute: bool) -> dict[int, str]:
             elif number_in(text) is None:
                 reasons.setdefault(graph, f"column {excerpt(name)!r} is {excerpt(text, 60)!r}, not a finite number")
     return reasons
+
+
+def warn_of_gaps(graphs: GraphSet, names: Names) -> None:
+    """A warning for each column with missing values, which are filled in."""
+    _need(graphs, names)
+    for name, values in zip(names, table_values(graphs, names).T, strict=True):
+        if count := int(np.isnan(values).sum()):
+            what = f"column {excerpt(name)!r} has no value in {counted(count, 'graph')}"
+            warn_user(f"{graphs.name}: {what}; the mean of the training graphs is used", UnusedDataWarning)
 
 
 def _need(graphs: GraphSet, names: Names) -> None:

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from cgipool.data.describe import warn_of_unused
+from cgipool.data.descriptors import warn_of_gaps
 from cgipool.data.graphs import GraphSet
 from cgipool.data.sources import load_dataset
 from cgipool.data.splits import Split, check_graphs, check_splits, random_splits
@@ -112,6 +113,8 @@ def train_checked(
     `train_splits`."""
     weight = weights_of(graphs, sample_weight, splits)
     warn_of_unused(graphs, recipe.attributes, recipe.edges_read_by(method_named(method)))
+    if recipe.impute == "mean" and method_named(method).reads("descriptors"):
+        warn_of_gaps(graphs, recipe.descriptor_columns)
     with run_folder(out) as folder:
         more: dict[str, Any] = {"sample_weight": weight, "start": start}
         # The stacked engine does not compare with the weights it starts from.
