@@ -91,13 +91,18 @@ class SparseLevel(Level):
 
     def neighbor_sum(self, x: Tensor) -> Tensor:
         """A x: the sum over living neighbours."""
-        return ops.propagate(x, self.alive[:0] if self.compact else self.alive, 0.0, *self.edges)
+        return ops.propagate(x, self._alive_if_not_all, 0.0, *self.edges)
 
     def sum_with_neighbors(self, x: Tensor, bias: Tensor) -> Tensor:
         """relu((A + I) x + bias), in one pass where all nodes are alive."""
         if not self.compact:
             return super().sum_with_neighbors(x, bias)
-        return ops.convolve(x, bias, self.alive[:0], 1.0, *self.edges, True)
+        return ops.convolve(x, bias, self._alive_if_not_all, 1.0, *self.edges, True)
+
+    @property
+    def _alive_if_not_all(self) -> Tensor:
+        """`alive`, or [0] where all nodes are alive and the kernels, those of a CPU, take that for ones."""
+        return self.alive[:0] if self.compact and self.alive.device.type == "cpu" else self.alive
 
     def neighbor_max(self, x: Tensor) -> Tensor:
         """[C, F] the maximum over each node and its living neighbours."""
