@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -90,8 +91,9 @@ def start(*words: str) -> subprocess.Popen:
 def wait_for(condition: Any, process: subprocess.Popen, seconds: float = 90.0) -> Any:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        if found := condition():
-            return found
+        with suppress(FileNotFoundError):  # a cell's folder may be removed while it is listed
+            if found := condition():
+                return found
         assert process.poll() is None, process.communicate()
         time.sleep(0.005)
     raise AssertionError("it did not happen in time")
