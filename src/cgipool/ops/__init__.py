@@ -25,7 +25,7 @@ from cgipool.ops.neighbors import (
     weighted_propagate,
 )
 from cgipool.ops.rows import draws, gated, project
-from cgipool.ops.shrink import close_up, induce, pick_gated, sums_and_pick, take
+from cgipool.ops.shrink import close_up, induce, pick_gated, sums_and_pick
 
 __all__ = [
     "attend",
@@ -58,7 +58,6 @@ __all__ = [
     "spread",
     "sums",
     "sums_and_pick",
-    "take",
     "tile_convolve",
     "tile_induce",
     "tile_propagate",

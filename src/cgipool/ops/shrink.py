@@ -9,20 +9,6 @@ from cgipool.ops.cpu import shrink as cpu
 from cgipool.ops.graph_op import GraphOp, graphs_in, like, save_inputs, sized
 
 
-def _take_grad(ctx: Any, grad: Tensor) -> tuple:
-    return *take_grad(grad, *ctx.saved_tensors), None, None
-
-
-take = GraphOp(
-    cpu.take,
-    2,
-    lambda x, gate, kept, before: sized(x, kept.shape[-1], x.shape[-1]),
-    _take_grad,
-    save_inputs,
-)
-take_grad = GraphOp(cpu.take_grad, 2, lambda grad, x, gate, kept, before: (like(x), like(gate)))
-
-
 def _close_up_shape(keep: Tensor, k: Tensor, slot_ptr: Tensor, position: Tensor, rows: int) -> tuple[Tensor, ...]:
     places = [keep.new_empty(*keep.shape[:-1], rows, dtype=t) for t in (torch.int64, keep.dtype)]
     graph, first = torch.empty_like(places[0]), torch.empty_like(places[0])

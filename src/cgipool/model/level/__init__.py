@@ -16,10 +16,8 @@ from cgipool.model.level.base import (
     Nodes,
     Origin,
     cells_of,
-    compacted,
     decimal,
     kept_of,
-    positions_kept,
 )
 from cgipool.model.level.sparse import Edges, SparseLevel, TiledLevel, WeightedLevel
 
@@ -35,8 +33,6 @@ __all__ = [
     "WeightedLevel",
     "cells_of",
     "check_ratio",
-    "compacted",
     "decimal",
     "kept_of",
-    "positions_kept",
 ]

@@ -88,6 +88,17 @@ class Origin(NamedTuple):
     """[C, 1] which nodes decide the class; width 0, or None, where that is not known."""
 
 
+class Closed(NamedTuple):
+    """The kept nodes of a level, moved together."""
+
+    held: Tensor
+    """[places] the former position of each place, or −1."""
+    back: Tensor
+    """[C] the place of each former position, or −1."""
+    nodes: Nodes
+    origin: Origin
+
+
 def kept_of(size: Tensor, ratio: float | int) -> Tensor:
     """[B] the number of nodes that a ratio keeps of graphs with `size` [B] nodes."""
     if isinstance(ratio, int):
@@ -104,16 +115,6 @@ def decimal(ratio: float) -> Fraction | None:
     has more than nine decimals, such as 5/6, which stands for another number than its 16 digits say."""
     share = Fraction(str(ratio))
     return share if 10**9 % share.denominator == 0 else None
-
-
-def positions_kept(keep: Tensor) -> tuple[Tensor, Tensor]:
-    """The positions with keep = 1, and how many of them stand before each position, [C + 1]."""
-    return keep.nonzero().squeeze(1), torch.nn.functional.pad(torch.cumsum(keep > 0, 0), (1, 0))
-
-
-def compacted(nodes: Nodes, kept: Tensor, before: Tensor, k: Tensor) -> Nodes:
-    """The kept positions alone, k[b] of them in graph b."""
-    return Nodes(nodes.graph[kept], before[nodes.slot_ptr], nodes.alive[kept], k, nodes.position[kept])
 
 
 LEAST_MEAN = 1e-3
@@ -230,6 +231,18 @@ class Level(ABC):
     ) -> tuple[Tensor, Tensor, "Level"]:
         """`sums` of x by weight, and `coarsen`: all that a pool reads of x, in one pass where that is faster."""
         return self.sums(x, weight), *self.coarsen(x, gate, keep, k)
+
+    @property
+    def closes_up(self) -> bool:
+        """Whether the nodes that a pool keeps move together, rather than the others being masked."""
+        return self.compact or bool(self.origin.rows)
+
+    def closed_up(self, keep: Tensor, k: Tensor) -> Closed:
+        """The kept nodes in as many positions as there are on a compact level, else as the largest step needs: fewer
+        than before, and still a shape known in advance."""
+        places, *later = (int(torch.count_nonzero(keep)),) if self.compact else self.origin.rows
+        index, back, alive, graph, position, ends = ops.close_up(keep, k, self.slot_ptr, self.position, places)
+        return Closed(index, back, Nodes(graph, ends, alive, k, position), self.origin._replace(rows=tuple(later)))
 
     def acting(self, gate: Tensor, keep: Tensor, k: Tensor) -> Tensor:
         """[C] what features are multiplied by where a pool's gate [C] keeps these nodes. A unit gate is divided by the

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from cgipool import ops
-from cgipool.model.level import Level, Nodes, Origin, compacted, positions_kept
+from cgipool.model.level import Level, Nodes, Origin
 
 
 class DenseLevel(Level):
@@ -57,13 +57,12 @@ class DenseLevel(Level):
             nodes = level.nodes._replace(alive=keep, size=k)
             weight = ops.block_scaled(weight, keep, float(loops), 0.0, level.slot_ptr, level.block_ptr)
             return ops.gated(x, gate * keep), cls(nodes, level.origin, False, weight)
-        kept, before = positions_kept(keep)
-        nodes = compacted(level.nodes, kept, before, k)
-        cells, back = _cells_kept(level.slot_ptr, kept, k, loops)
+        closed = level.closed_up(keep, k)
+        cells, back = _cells_kept(level.slot_ptr, closed.held, k, loops)
         weight = ops.pick(weight.unsqueeze(1), cells, back).squeeze(1)
-        coarse = cls(nodes, level.origin, True, weight)
+        coarse = cls(closed.nodes, level.origin, True, weight)
         coarse.edge_features = None if features is None else ops.pick(features, cells, back)
-        return ops.take(x, gate, kept, before), coarse
+        return ops.pick_gated(x, gate, closed.held, closed.back), coarse
 
     @cached_property
     def _where(self) -> tuple[Tensor, Tensor]:

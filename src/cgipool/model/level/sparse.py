@@ -7,12 +7,11 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from cgipool import ops
-from cgipool.model.level.base import EdgeData, Level, Nodes, Origin, cells_of, compacted, positions_kept
+from cgipool.model.level.base import Closed, EdgeData, Level, Nodes, Origin, cells_of
 
 
 class Edges(NamedTuple):
@@ -119,69 +118,37 @@ class SparseLevel(Level):
     def coarsen(self, x: Tensor, gate: Tensor, keep: Tensor, k: Tensor) -> tuple[Tensor, Level]:
         """The features and the level of the kept nodes, with the edges among them."""
         gate = self.acting(gate, keep, k)
-        if self._closes_up:
-            closed = self._closed_up(keep, k)
-            return ops.pick_gated(x, gate, closed.held, closed.back), closed.level
-        if not self.compact:
-            return ops.gated(x, gate * keep), self._masked(self.nodes._replace(alive=keep, size=k))
-        kept, before = positions_kept(keep)
-        nodes = compacted(self.nodes, kept, before, k)
-        coarse = type(self)(nodes, self.origin, True, lambda: _induced(self._entries, keep, before))
-        return ops.take(x, gate, kept, before), coarse
+        if self.closes_up:
+            closed = self.closed_up(keep, k)
+            return ops.pick_gated(x, gate, closed.held, closed.back), self._of(closed)
+        nodes = self.nodes._replace(alive=keep, size=k)
+        return ops.gated(x, gate * keep), self._masked(nodes)
 
     def sum_and_coarsen(
         self, x: Tensor, weight: Tensor, gate: Tensor, keep: Tensor, k: Tensor
     ) -> tuple[Tensor, Tensor, Level]:
         """`sums` and `coarsen`."""
-        if not self._closes_up:
+        if not self.closes_up:
             return super().sum_and_coarsen(x, weight, gate, keep, k)
-        index, back, level = self._closed_up(keep, k)
-        where = (index, back, level.slot_ptr, self.graph, self.slot_ptr)
-        return *ops.sums_and_pick(x, weight, self.acting(gate, keep, k), *where), level
-
-    @property
-    def _closes_up(self) -> bool:
-        return not self.compact and bool(self.origin.rows)
+        closed = self.closed_up(keep, k)
+        where = (closed.held, closed.back, closed.nodes.slot_ptr, self.graph, self.slot_ptr)
+        return *ops.sums_and_pick(x, weight, self.acting(gate, keep, k), *where), self._of(closed)
 
     def _masked(self, nodes: Nodes) -> "SparseLevel":
         """The level on which fewer nodes are alive."""
         return type(self)(nodes, self.origin, False, lambda: self._entries)
 
-    def _closed_up(self, keep: Tensor, k: Tensor) -> "Closed":
-        """The kept nodes in as many positions as the largest step needs: fewer, and still a shape known beforehand."""
-        places, *later = self.origin.rows
-        index, back, alive, graph, position, ends = ops.close_up(keep, k, self.slot_ptr, self.position, places)
-        nodes, origin = Nodes(graph, ends, alive, k, position), self.origin._replace(rows=tuple(later))
-        return Closed(index, back, self._induced(nodes, origin, index, back))
+    def _of(self, closed: Closed) -> "SparseLevel":
+        """The level of the nodes that moved together."""
+        return type(self)(closed.nodes, closed.origin, self.compact, lambda: self._induced(closed))
 
-    def _induced(self, nodes: Nodes, origin: Origin, index: Tensor, back: Tensor) -> "SparseLevel":
-        """The level of these nodes, which stood at positions `index` of this one."""
-        return type(self)(nodes, origin, False, lambda: Entries(*ops.induce(*self._entries, index, back)))
-
-
-class Closed(NamedTuple):
-    """A level that was closed up."""
-
-    held: Tensor
-    """[places] the former position of each place, or −1."""
-    back: Tensor
-    """[C] the place of each former position, or −1."""
-    level: SparseLevel
-
-
-def _induced(entries: Entries, keep: Tensor, before: Tensor) -> Entries:
-    """A(idx, idx): the edges among the positions with keep = 1, renumbered; before [C + 1] counts the kept ones."""
-    device, (row_ptr, neighbor, number) = keep.device, entries
-    keeps, ends = keep.cpu().numpy() > 0, row_ptr.cpu().numpy()
-    place = torch.where(keep > 0, before[:-1], -1).int()
-    target = place.index_select(0, neighbor[: ends[-1]]).cpu().numpy()
-    stays = np.repeat(keeps, np.diff(ends))
-    stays &= target >= 0
-    living = ops.degree(keep, row_ptr, neighbor)[keep > 0].cumsum(0, dtype=torch.int32)
-    kept = torch.from_numpy(np.compress(stays, target)).to(device)
-    if len(number):
-        number = torch.from_numpy(np.compress(stays, number[: ends[-1]].cpu().numpy())).to(device)
-    return Entries(torch.nn.functional.pad(living, (1, 0)), kept, number)
+    def _induced(self, closed: Closed) -> Entries:
+        """A(idx, idx): the edges among the kept nodes, renumbered."""
+        entries = Entries(*ops.induce(*self._entries, closed.held, closed.back))
+        if not self.compact:
+            return entries
+        used = int(entries.row_ptr[-1])
+        return Entries(entries.row_ptr, entries.neighbor[:used], entries.number[:used])
 
 
 class WeightedLevel(SparseLevel):
@@ -277,10 +244,10 @@ class TiledLevel(SparseLevel):
     def _masked(self, nodes: Nodes) -> SparseLevel:
         return TiledLevel(nodes, self.origin, lambda: self._entries, self._bits)
 
-    def _induced(self, nodes: Nodes, origin: Origin, index: Tensor, back: Tensor) -> SparseLevel:
+    def _of(self, closed: Closed) -> SparseLevel:
         return TiledLevel(
-            nodes,
-            origin,
-            lambda: Entries(*ops.induce(*self._entries, index, back)),
-            lambda: ops.tile_induce(self.bits, index, self.slot_ptr, nodes.slot_ptr),
+            closed.nodes,
+            closed.origin,
+            lambda: self._induced(closed),
+            lambda: ops.tile_induce(self.bits, closed.held, self.slot_ptr, closed.nodes.slot_ptr),
         )

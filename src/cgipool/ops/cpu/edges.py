@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cgipool.ops.cpu.rows import bags
+from cgipool.ops.cpu.rows import arrays, bags, like, loops
 
 PIECE = 2**19
 """Numbers in a piece of entries."""
@@ -113,13 +113,8 @@ def gine(
     each: bool,
 ) -> Tensor:
     """Σ_i weight_i · relu(x[neighbor[i]] + table[code[i]]) over the living entries i of each living position."""
-    out, living = torch.zeros_like(x), _unless_all(alive)
-    for piece in pieces(row_ptr, neighbor, x.shape[1]):
-        message = _rows_of(x, piece.other, 0)
-        message.add_(_rows_of(table, code[piece.entries], 1)).relu_()
-        if (factor := _factor(piece, living, weight)) is not None:
-            message.mul_(factor.unsqueeze(1))
-        out[piece.rows] = piece.sums(message)
+    out = like(x)
+    loops().gine(*arrays(x, table, alive, row_ptr, neighbor, code, weight, out))
     return out
 
 
@@ -137,17 +132,9 @@ def gine_grad(
     each: bool,
 ) -> tuple[Tensor, Tensor]:
     """Gradients of `gine` by x and table. A position collects what it sent, which are the reverses of its entries."""
-    by_x, by_table, living = torch.zeros_like(x), _TableGradient(table, each), _unless_all(alive)
-    for piece in pieces(row_ptr, neighbor, x.shape[1]):
-        row = back[piece.entries]
-        sent = _rows_of(table, row, 0).add_(_rows_of(x, piece.own, 1))
-        value = _rows_of(grad, piece.other, 1)
-        torch.ops.aten.threshold_backward.grad_input(value, sent, 0, grad_input=value)
-        if (factor := _factor(piece, living, weight_back)) is not None:
-            value.mul_(factor.unsqueeze(1))
-        by_x[piece.rows] = piece.sums(value)
-        by_table.add(row, value)
-    return by_x, by_table.sum
+    by_x, by_table = like(x), like(table)
+    loops().gine_grad(*arrays(grad, x, table, alive, row_ptr, neighbor, back, weight_back, by_x, by_table))
+    return by_x, by_table
 
 
 def attend(

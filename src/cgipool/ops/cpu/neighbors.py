@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from cgipool.ops.bits import WORD
-from cgipool.ops.cpu.rows import bags
+from cgipool.ops.cpu.rows import arrays, like, loops
 
 
 def propagate(x: Tensor, scale: Tensor, self_weight: float, row_ptr: Tensor, neighbor: Tensor) -> Tensor:
@@ -14,11 +14,7 @@ def propagate(x: Tensor, scale: Tensor, self_weight: float, row_ptr: Tensor, nei
 
     The matrix is symmetric, so the gradient by x is the same product.
     """
-    scaled = x * scale.unsqueeze(1) if len(scale) else x.contiguous()
-    out = bags(scaled, neighbor, row_ptr)
-    if self_weight:
-        out.add_(scaled, alpha=self_weight)
-    return out.mul_(scale.unsqueeze(1)) if len(scale) else out
+    return _convolved(x, scale, self_weight, row_ptr, neighbor)
 
 
 def weighted_propagate(
@@ -26,24 +22,38 @@ def weighted_propagate(
 ) -> Tensor:
     """`propagate` with a weight [E] for each entry; back [E] are the weights of the reverse entries, with which the
     gradient is the same product."""
-    scaled = x * scale.unsqueeze(1)
-    out = bags(scaled, neighbor, row_ptr, weight)
-    if self_weight:
-        out.add_(scaled, alpha=self_weight)
-    return out.mul_(scale.unsqueeze(1))
+    return _convolved(x, scale, self_weight, row_ptr, neighbor, weight=weight)
 
 
 def convolve(
     x: Tensor, bias: Tensor, scale: Tensor, self_weight: float, row_ptr: Tensor, neighbor: Tensor, relu: bool
 ) -> Tensor:
     """`propagate` of x, plus bias [F], followed by a ReLU if `relu`."""
-    out = propagate(x, scale, self_weight, row_ptr, neighbor).add_(bias)
-    return out.relu_() if relu else out
+    return _convolved(x, scale, self_weight, row_ptr, neighbor, bias=bias, relu=relu)
+
+
+def _convolved(
+    x: Tensor,
+    scale: Tensor,
+    own: float,
+    row_ptr: Tensor,
+    neighbor: Tensor,
+    *,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    relu: bool = False,
+) -> Tensor:
+    out = like(x)
+    given, scales, made = arrays(x, scale, out)
+    weights, biases = (given[:0, 0] if each is None else arrays(each)[0] for each in (weight, bias))
+    own = given.dtype.type(own)
+    loops().convolve(given, scales, own, *arrays(row_ptr, neighbor), weights, biases, relu, made)
+    return out
 
 
 def degree(alive: Tensor, row_ptr: Tensor, neighbor: Tensor) -> Tensor:
     """The number of living neighbours of each position, [C]."""
-    return bags(alive.unsqueeze(1), neighbor, row_ptr).squeeze(1)
+    return _convolved(alive.unsqueeze(1), alive[:0], 0.0, row_ptr, neighbor).squeeze(1)
 
 
 def neighbor_max(x: Tensor, alive: Tensor, row_ptr: Tensor, neighbor: Tensor) -> tuple[Tensor, Tensor]:
@@ -66,19 +76,25 @@ def neighbor_max_grad(grad: Tensor, where: Tensor, row_ptr: Tensor, neighbor: Te
 
 def lookup(weight: Tensor, category: Tensor) -> Tensor:
     """A one-hot (or several-hot) matrix times weight [V, F], without the matrix: category [C, K] → [C, F]."""
-    return torch.nn.functional.embedding_bag(category, weight, mode="sum")
+    out = weight.new_empty(len(category), weight.shape[1])
+    loops().lookup(*arrays(weight, category, out))
+    return out
 
 
 def lookup_grad(grad: Tensor, category: Tensor, rows: int) -> Tensor:
     """Gradient of `lookup` by its weight, [V, F]."""
-    flat = grad.unsqueeze(1).expand(-1, category.shape[1], -1).reshape(-1, grad.shape[1])
-    return torch.ops.aten.embedding_dense_backward(flat, category.reshape(-1), rows, -1, False)
+    out = grad.new_zeros(rows, grad.shape[1])
+    loops().lookup_grad(*arrays(grad, category, out))
+    return out
 
 
 def pick(x: Tensor, index: Tensor, back: Tensor) -> Tensor:
     """Rows by number, 0 for the number −1: out[q] = x[index[q]]. No row is picked twice: back [C] says which q picked
     it, or −1, so that the gradient is the same operation with index and back exchanged."""
-    return x.index_select(0, index.clamp(min=0)).masked_fill_((index < 0).unsqueeze(1), 0.0)
+    out = x.new_empty(len(index), x.shape[1])
+    given, places, made = arrays(x, index, out)
+    loops().pick(given, given[:0, 0], places, made)
+    return out
 
 
 def _matrices(bits: Tensor, slot_ptr: Tensor) -> list[Tensor]:

@@ -1,9 +1,30 @@
 """Operations on each row by itself, and segmented sums, the building blocks of most operations on a CPU."""
 
+import importlib
+from functools import cache
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor
 
 from cgipool.ops.draws import mix
+
+
+@cache
+def loops() -> Any:
+    """The compiled loops. Numba is imported when the first one is called: a training on a GPU needs none."""
+    return importlib.import_module("cgipool.ops.cpu.loops")
+
+
+def arrays(*tensors: Tensor) -> list[np.ndarray]:
+    """The tensors as arrays over the same memory, or over a copy where they are not contiguous."""
+    return [(t.detach() if t.requires_grad else t).contiguous().numpy() for t in tensors]
+
+
+def like(x: Tensor) -> Tensor:
+    """A contiguous tensor of x's shape."""
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
 def bags(x: Tensor, index: Tensor, ptr: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -16,18 +37,12 @@ def bags(x: Tensor, index: Tensor, ptr: Tensor, weight: Tensor | None = None) ->
     return torch.embedding_bag(x, index, ptr, False, 0, False, weight, True)[0]
 
 
-def row_dots(x: Tensor, table: Tensor, row: Tensor, of: Tensor) -> Tensor:
-    """x[of[i]] · table[row[i]] for every i."""
-    # The aten name of embedding_bag's derivative by its weights, which is this product.
-    product = torch.ops.aten._embedding_bag_per_sample_weights_backward
-    return product(x.contiguous(), table.contiguous(), row, of[:0], of, 0)
-
-
 def rectify_grad(grad: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
     """The gradient before a ReLU with this result, and its sum over positions, which is that of a bias; [C, F] → [C, F]
     and [F]."""
-    before = torch.ops.aten.threshold_backward(grad, out, 0)
-    return before, before.sum(0)
+    before, total = like(out), out.new_empty(out.shape[1])
+    loops().relu_grad(*arrays(grad, out, before, total))
+    return before, total
 
 
 def column_sums(x: Tensor) -> Tensor:
@@ -45,34 +60,30 @@ def gated_grad(grad: Tensor, x: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
     return grad * gate.unsqueeze(1), (grad * x).sum(1)
 
 
+FEW = 4
+"""Number of columns up to which a loop over the rows is faster than a matrix product."""
+
+
 def project(x: Tensor, weight: Tensor) -> Tensor:
     """x Wᵀ for few rows of W: [C, F] and [M, F] → [C, M]."""
-    return x @ weight.T
+    if len(weight) > FEW:
+        return x @ weight.T
+    out = x.new_empty(len(x), len(weight))
+    loops().project(*arrays(x, weight, out))
+    return out
 
 
 def project_grad(grad: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     """Gradients of `project` by x and weight."""
-    return grad @ weight, grad.T @ x
+    if len(weight) > FEW:
+        return grad @ weight, grad.T @ x
+    by_x, by_weight = like(x), like(weight)
+    loops().project_grad(*arrays(grad, x, weight, by_x, by_weight))
+    return by_x, by_weight
 
 
 def draws(index: Tensor, key: Tensor, site: int) -> Tensor:
     """Numbers in [0, 1) for every entry of index [N], drawn with a key [] at a site; see ops/draws.py."""
-    # The hash of draws.py in 32 bits: the same numbers, in a third of the time. Shifts must not copy the sign.
-    x = _mix32(index.int() ^ _signed(mix(site + 1)))
-    x = _mix32(x ^ key.int())
-    return ((x >> 8) & 0xFFFFFF).float().mul_(2.0**-24)
-
-
-def _signed(x: int) -> int:
-    """The 32-bit number with these bits."""
-    return x - 2**32 if x >= 2**31 else x
-
-
-def _mix32(x: Tensor) -> Tensor:
-    """`mix` on int32, in place."""
-    x ^= (x >> 16) & 0xFFFF
-    x *= 0x7FEB352D
-    x ^= (x >> 15) & 0x1FFFF
-    x *= _signed(0x846CA68B)
-    x ^= (x >> 16) & 0xFFFF
-    return x
+    out = torch.empty(len(index))
+    loops().draws(*arrays(index), np.uint32(int(key) & 0xFFFFFFFF), np.uint32(mix(site + 1)), *arrays(out))
+    return out

@@ -1,27 +1,9 @@
 """From a level to the next: the kept nodes, their features and their neighbours. Shapes: see `cgipool.ops.cpu`."""
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from cgipool.ops.cpu.graphs import dots, spread, sums
-from cgipool.ops.cpu.neighbors import pick
-from cgipool.ops.cpu.rows import bags, row_dots
-
-
-def take(x: Tensor, gate: Tensor, kept: Tensor, before: Tensor) -> Tensor:
-    """The kept rows, gated: out[i] = gate[kept[i]] · x[kept[i]]; before [C + 1] counts the kept ones before each."""
-    one_each = torch.arange(len(kept) + 1, device=kept.device)
-    return bags(x, kept, one_each, gate.index_select(0, kept))
-
-
-def take_grad(grad: Tensor, x: Tensor, gate: Tensor, kept: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients of `take` by x and gate; 0 where a position was dropped."""
-    row = torch.arange(len(kept), device=kept.device)
-    by_x = bags(grad, row, before, gate.index_select(0, kept))
-    by_gate = grad.new_zeros(len(x))
-    by_gate[kept] = row_dots(x, grad, row, kept)
-    return by_x, by_gate
+from cgipool.ops.cpu.rows import arrays, like, loops
 
 
 def close_up(
@@ -33,15 +15,10 @@ def close_up(
     whether it is alive, its graph (behind the last, the last one) and its first position; [B + 1] where the graphs
     begin now.
     """
-    kept = keep.nonzero().squeeze(1)
-    index, back = kept.new_full((rows,), -1), kept.new_full((len(keep),), -1)
-    index[: len(kept)] = kept
-    back[kept] = torch.arange(len(kept), device=keep.device)
-    there, held = index >= 0, index.clamp(min=0)
-    ends = torch.nn.functional.pad(torch.cumsum(k, 0), (1, 0))
-    place = torch.arange(rows, device=keep.device)
-    graph = torch.searchsorted(ends[1:].contiguous(), place, right=True).clamp(max=len(k) - 1)
-    return index, back, there.to(keep.dtype), graph, torch.where(there, position[held], 0), ends
+    index, graph, first = (slot_ptr.new_empty(rows) for _ in range(3))
+    back, alive, ends = slot_ptr.new_empty(len(keep)), keep.new_empty(rows), like(slot_ptr)
+    loops().close_up(*arrays(keep, slot_ptr, position, index, back, alive, graph, first, ends))
+    return index, back, alive, graph, first, ends
 
 
 def induce(
@@ -49,35 +26,24 @@ def induce(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The neighbour lists among the positions that `close_up` kept, as places, and the numbers of the entries that are
     left: [rows + 1], [E] and [E], or [0] where number is [0]."""
-    pointer, place = row_ptr.cpu().numpy(), back.cpu().numpy()
-    chosen = index.cpu().numpy()
-    chosen = chosen[chosen >= 0]
-    count = np.diff(pointer)[chosen]
-    entry = np.repeat(pointer[chosen] - (np.cumsum(count) - count), count) + np.arange(count.sum())
-    target = place[neighbor.cpu().numpy()[entry]]
-    stays = target >= 0
-    out, left = np.zeros(len(neighbor), np.int32), np.zeros(len(number), np.int32)
-    out[: stays.sum()] = target[stays]
-    if len(number):
-        left[: stays.sum()] = number.cpu().numpy()[entry[stays]]
-    ends = np.zeros(len(index) + 1, np.int32)
-    ends[1 : len(chosen) + 1] = np.cumsum(
-        np.bincount(np.repeat(np.arange(len(chosen)), count)[stays], minlength=len(chosen))
-    )
-    ends[len(chosen) + 1 :] = ends[len(chosen)]
-    made = (torch.from_numpy(array).to(row_ptr.device) for array in (ends, out, left))
-    return next(made), next(made), next(made)
+    ends, out, left = row_ptr.new_empty(len(index) + 1), torch.empty_like(neighbor), torch.empty_like(number)
+    used = loops().induce(*arrays(row_ptr, neighbor, number, index, back, ends, out, left))
+    out[used:], left[used:] = 0, 0
+    return ends, out, left
 
 
 def pick_gated(x: Tensor, gate: Tensor, index: Tensor, back: Tensor) -> Tensor:
     """`pick` of rows times their gates [C]: out[q] = gate[index[q]] · x[index[q]], 0 for −1."""
-    return pick(x, index, back).mul_(pick(gate.unsqueeze(1), index, back))
+    out = x.new_empty(len(index), x.shape[1])
+    loops().pick(*arrays(x, gate, index, out))
+    return out
 
 
 def pick_gated_grad(grad: Tensor, x: Tensor, gate: Tensor, index: Tensor, back: Tensor) -> tuple[Tensor, Tensor]:
     """Gradients of `pick_gated` by x and gate."""
-    there = pick(grad, back, index)
-    return there * gate.unsqueeze(1), (there * x).sum(1)
+    by_x, by_gate = like(x), like(gate)
+    loops().pick_gated_grad(*arrays(grad, x, gate, back, by_x, by_gate))
+    return by_x, by_gate
 
 
 def sums_and_pick(
@@ -85,7 +51,11 @@ def sums_and_pick(
 ) -> tuple[Tensor, Tensor]:
     """`sums` and `pick_gated` of the same rows: [B, M, F] and [rows, F]. The places of graph b, of those that `index`
     and `back` number, begin at ends[b]."""
-    return sums(x, weight, graph, slot_ptr), pick_gated(x, gate, index, back)
+    sums = x.new_empty(len(slot_ptr) - 1, weight.shape[1], x.shape[1])
+    picked = x.new_empty(len(index), x.shape[1])
+    loops().sums_and_pick(*arrays(x, weight, gate, back, slot_ptr, sums, picked))
+    picked[int(ends[-1]) :] = 0.0
+    return sums, picked
 
 
 def sums_and_pick_grad(
@@ -101,6 +71,6 @@ def sums_and_pick_grad(
     slot_ptr: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of `sums_and_pick` by x, weight and gate."""
-    by_x, by_gate = pick_gated_grad(grad_picked, x, gate, index, back)
-    by_x = by_x.add_(spread(grad_sums, weight, graph, slot_ptr))
-    return by_x, dots(x, grad_sums, graph, slot_ptr), by_gate
+    made = like(x), like(weight), like(gate)
+    loops().sums_and_pick_grad(*arrays(grad_sums, grad_picked, x, weight, gate, back, slot_ptr, *made))
+    return made
