@@ -7,6 +7,8 @@ import numpy as np
 from cgipool.ops.cpu.loops.compiled import SHAPES, loop
 
 BLOCK = 64
+COUNTED = 256
+"""Size of a graph up to which nodes are ranked by counting those before them."""
 
 
 @loop
@@ -259,11 +261,11 @@ def keep_top_k(bits, alive, k, slot_ptr, keep):
     if len(bits) != len(alive) or len(bits) < slot_ptr[-1] or len(k) != len(slot_ptr) - 1:
         raise ValueError(SHAPES)
     columns = bits.shape[1]
+    keep[:] = keep.dtype.type(0)
     largest = 0
     for b in range(len(slot_ptr) - 1):
         largest = max(largest, slot_ptr[b + 1] - slot_ptr[b])
     near, where = np.empty(largest, np.int32), np.empty(largest, np.int64)
-    keep[:] = keep.dtype.type(0)
     for b in range(len(slot_ptr) - 1):
         for m in range(columns):
             size = 0
@@ -273,17 +275,17 @@ def keep_top_k(bits, alive, k, slot_ptr, keep):
                     # Turned so that a larger score is a smaller number.
                     near[size], where[size] = ~(score ^ ((score >> 31) & np.int32(0x7FFFFFFF))), p
                     size += 1
-            if size > k[b] and size > 256:
-                order = np.argsort(near[:size], kind="mergesort")
-                for i in range(k[b]):
-                    keep[where[order[i]], m] = 1
+            if size > COUNTED and size > k[b]:
+                best = np.argsort(near[:size], kind="mergesort")[: k[b]]
+                for i in range(len(best)):
+                    keep[where[best[i]], m] = 1
                 continue
             for i in range(size):
-                mine, rank = near[i], 0
+                mine, rank = near[i], np.int32(0)
                 for j in range(i):
-                    rank += near[j] <= mine
+                    rank = np.int32(rank + np.int32(near[j] <= mine))
                 for j in range(i + 1, size):
-                    rank += near[j] < mine
+                    rank = np.int32(rank + np.int32(near[j] < mine))
                 if rank < k[b]:
                     keep[where[i], m] = 1
 
