@@ -19,7 +19,8 @@ from cgipool import ops
 from cgipool.data import load_dataset, random_splits
 from cgipool.training.job import Job, epoch_ids
 from cgipool.training.loop import Training, flushed_denormals
-from cgipool.training.recipe import PAPER, Recipe
+from cgipool.training.presets import PAPER
+from cgipool.training.recipe import Recipe
 from cpu import DATA, REQUIRED
 
 PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm")

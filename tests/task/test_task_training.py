@@ -18,7 +18,8 @@ from cgipool.inference.fitting import fit
 from cgipool.inference.inputs import to_graphset
 from cgipool.task.metrics import METRICS as METRICS_OF
 from cgipool.training.job import Job, Progress
-from cgipool.training.recipe import PAPER, Recipe
+from cgipool.training.presets import PAPER
+from cgipool.training.recipe import Recipe
 from cgipool.training.result import Log, read_row
 from cgipool.training.settings import setting_of
 from cgipool.training.stacked.host import train_together

@@ -24,7 +24,8 @@ from cgipool.training import loop as split
 from cgipool.training.ensemble import combine, member_folder, members_of
 from cgipool.training.job import EVALUATION, INIT, ORDER, STEP, Diverged, Job, epoch_ids
 from cgipool.training.loop import train_split
-from cgipool.training.recipe import PAPER, STRONG, Recipe
+from cgipool.training.presets import PAPER, STRONG
+from cgipool.training.recipe import Recipe
 from cgipool.training.stacked import host as together
 from cgipool.training.stacked.group import Group
 from cgipool.training.stacked.host import train_together

@@ -15,7 +15,7 @@ from cgipool.inference.fitting import fit
 from cgipool.training.job import Job
 from cgipool.training.labels import labelled_graphs, task_weights
 from cgipool.training.loop import Training
-from cgipool.training.recipe import PAPER
+from cgipool.training.presets import PAPER
 from cgipool.training.run import train
 from cgipool.training.stacked.host import train_together
 

@@ -15,7 +15,7 @@ from cgipool.task.base import Truth
 from cgipool.task.registry import task_named
 from cgipool.training.balance import Balance
 from cgipool.training.job import Job, epoch_ids
-from cgipool.training.recipe import PAPER
+from cgipool.training.presets import PAPER
 from cgipool.training.result import read_row
 from cgipool.training.run import train
 from cgipool.training.stacked.host import train_together

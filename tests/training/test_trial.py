@@ -16,7 +16,7 @@ from cgipool.model.level import Level
 from cgipool.pool import Pooled
 from cgipool.training.job import Job
 from cgipool.training.loop import train_split
-from cgipool.training.recipe import recipe_named
+from cgipool.training.presets import recipe_named
 from cgipool.training.run import train
 from cgipool.training.stacked.host import stackable, train_together
 from cgipool.training.stacked.trial import slow_because, tried

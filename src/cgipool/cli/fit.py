@@ -16,7 +16,7 @@ AUTO = "Automatic choice"
 
 if TYPE_CHECKING:
     from cgipool.inference.fitted import FittedModel
-    from cgipool.training.recipe import Choose
+    from cgipool.training.presets import Choose
 
 
 @with_import
@@ -85,7 +85,7 @@ def fit(
     Checkpoints are kept in FILE.run: after an interruption, the same command with --resume continues. With --auto no
     method needs to be chosen: the search is kept in FILE.auto, and the same command continues it.
     """
-    from cgipool.training.recipe import parse_settings, resolve_recipe
+    from cgipool.training.presets import parse_settings, resolve_recipe
     from cgipool.training.settings import merged
 
     exclude("--resume", resume, "--overwrite", overwrite)

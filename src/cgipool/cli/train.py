@@ -25,7 +25,7 @@ from cgipool.cli.options import (
 )
 from cgipool.cli.train_splits import GIVEN, draw_splits, train_alone, train_by_all
 from cgipool.errors import UserError
-from cgipool.training.recipe import parse_settings, resolve_recipe
+from cgipool.training.presets import parse_settings, resolve_recipe
 from cgipool.training.settings import merged
 
 SPLITS, RUN = SPLIT_PANEL, "Execution and output"

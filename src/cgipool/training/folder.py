@@ -28,11 +28,12 @@ from cgipool.data.graphs import GraphSet
 from cgipool.data.splits import Split, write_splits
 from cgipool.errors import UserError
 from cgipool.files import lock, open_without_links, read_json, write_atomically, write_json
-from cgipool.pool import method_named
 from cgipool.task.base import Task
 from cgipool.training.checkpoint import save_tensors
+from cgipool.training.initial import reads_edges
 from cgipool.training.job import Diverged, Job
-from cgipool.training.recipe import ADDED, Recipe
+from cgipool.training.presets import ADDED
+from cgipool.training.recipe import Recipe
 from cgipool.training.result import PROBABILITIES, Log, write_row
 from cgipool.version import __version__
 
@@ -184,7 +185,7 @@ def identity_of(
     return told | {
         "dataset": graphs.name,
         "graphs": graphs.n_graphs,
-        "content": content_read(graphs, recipe.edges_read_by(method_named(method))),
+        "content": content_read(graphs, reads_edges(recipe, method)),
         "method": method,
         "recipe": recipe.to_json(),
         "seed": seed,

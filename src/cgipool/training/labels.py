@@ -11,6 +11,7 @@ from cgipool.data.splits import Ids
 from cgipool.errors import UserError, counted
 from cgipool.pool import method_named
 from cgipool.training.job import Job
+from cgipool.training.objective import own_weight
 from cgipool.training.recipe import Recipe
 
 LABELLED = 5
@@ -55,7 +56,7 @@ def check_own_loss(method: str, recipe: Recipe, dataset: str) -> None:
     """Raise UserError unless graphs without labels count in some loss of a method."""
     chosen = method_named(method)
     reads_targets = recipe.negative == "sufficient" and chosen.reads("negative")
-    if reads_targets or recipe.own_weight(chosen, dataset, 1) == 0.0:
+    if reads_targets or own_weight(recipe, method, dataset, 1) == 0.0:
         raise UserError(
             "graphs without labels need a method with a loss that reads no labels, such as cgi with alpha above 0 "
             f'and any kind of negatives but "sufficient"; {method} with these settings has none'

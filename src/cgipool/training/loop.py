@@ -27,7 +27,7 @@ from cgipool.training.folder import CHECKPOINT, METRICS, SplitOutcome, finish_sp
 from cgipool.training.initial import constants_of, fit_encoder, prepared, write_encoder
 from cgipool.training.job import EVALUATION, STEP, Job, Progress, ProgressCallback, epoch_ids, finished
 from cgipool.training.labels import task_weights
-from cgipool.training.objective import objective, scores_of, truth_of, watched
+from cgipool.training.objective import objective, own_weight, scores_of, truth_of, watched
 from cgipool.training.optimiser import Adam, by_decay
 from cgipool.training.result import Log
 
@@ -83,7 +83,7 @@ class Training:
 
     def own_weight(self, epoch: int) -> float:
         """Return the weight of the method's own loss in an epoch."""
-        return self.recipe.own_weight(method_named(self.job.method), self.batcher.graphs.name, epoch)
+        return own_weight(self.recipe, self.job.method, self.batcher.graphs.name, epoch)
 
     def step(self, ids: np.ndarray, key: int, own_weight: float) -> Tensor:
         """Compute the gradients of one batch's loss, replacing earlier ones, and return the loss."""

@@ -14,7 +14,9 @@ from cgipool.data.graphs import GraphSet
 from cgipool.data.splits import Split
 from cgipool.errors import UserError
 from cgipool.model.network import Output
+from cgipool.pool import method_named
 from cgipool.task.base import Task, Truth
+from cgipool.training.recipe import Recipe
 
 
 def objective(
@@ -48,6 +50,11 @@ def objective(
         read = torch.stack([task.loss(logits, batch, constants, there) for logits in output.readings]).sum()
         own = own + read * (1.0 if batch.share is None else batch.share.weight) / output.levels
     return loss + own_weight * own
+
+
+def own_weight(recipe: Recipe, method: str, dataset: str, epoch: int) -> float:
+    """Return the weight of a method's own loss on a data set in an epoch."""
+    return method_named(method).weight(recipe.alpha_on(dataset), epoch, recipe.own_loss)
 
 
 def checked_weights(given: ArrayLike, count: int, splits: Sequence[Split]) -> NDArray[np.float32]:

@@ -22,11 +22,13 @@ from cgipool.task.metrics import classes_of
 from cgipool.task.registry import task_of
 from cgipool.training.ensemble import combine, members_of
 from cgipool.training.folder import identity_of, prepare, run_folder, split_folder
+from cgipool.training.initial import reads_edges
 from cgipool.training.job import Job, ProgressCallback, Start, finished
 from cgipool.training.loop import train_split
 from cgipool.training.objective import check_stop_by, weights_of
 from cgipool.training.parallel import train_in_processes
-from cgipool.training.recipe import Recipe, resolve_recipe
+from cgipool.training.presets import resolve_recipe
+from cgipool.training.recipe import Recipe
 from cgipool.training.result import RESULT, Result, read_row
 from cgipool.training.stacked.host import stackable, train_together
 from cgipool.training.stacked.trial import tried
@@ -112,7 +114,7 @@ def train_checked(
     """Run `train` with checked graphs, splits, recipe and device, perhaps from a trained model. `options` are passed to
     `train_splits`."""
     weight = weights_of(graphs, sample_weight, splits)
-    warn_of_unused(graphs, recipe.attributes, recipe.edges_read_by(method_named(method)))
+    warn_of_unused(graphs, recipe.attributes, reads_edges(recipe, method))
     if recipe.impute == "mean" and method_named(method).reads("descriptors"):
         warn_of_gaps(graphs, recipe.descriptor_columns)
     with run_folder(out) as folder:

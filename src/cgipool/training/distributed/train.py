@@ -40,7 +40,8 @@ from cgipool.training.initial import fit_encoder
 from cgipool.training.job import EVALUATION, STEP, Job, Progress, ProgressCallback
 from cgipool.training.loop import Training, train_split
 from cgipool.training.objective import check_stop_by, weights_of
-from cgipool.training.recipe import Recipe, resolve_recipe
+from cgipool.training.presets import resolve_recipe
+from cgipool.training.recipe import Recipe
 from cgipool.training.result import Result, read_row
 from cgipool.training.run import matrix_precision, waiting
 
