@@ -18,8 +18,7 @@ from cgipool.training.job import Job
 from cgipool.training.loop import train_split
 from cgipool.training.presets import recipe_named
 from cgipool.training.run import train
-from cgipool.training.stacked.host import stackable, train_together
-from cgipool.training.stacked.trial import slow_because, tried
+from cgipool.training.stacked.host import slow_because, stackable, train_together, tried
 
 HERE = __name__
 

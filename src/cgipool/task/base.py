@@ -31,6 +31,8 @@ class Task(ABC):
     """One kind of target: its loss, its metrics and its predictions."""
 
     name: ClassVar[str]
+    ignores: ClassVar[tuple[str, ...]] = ()
+    """Settings of a recipe that its loss does not read."""
 
     def __init__(self, columns: tuple[str, ...]) -> None:
         self.columns = columns

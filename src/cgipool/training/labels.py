@@ -1,9 +1,13 @@
-"""Which training graphs have labels that are used: the others count in the method's own loss alone."""
+"""Labels in training: which graphs have labels that are used (the others count only in the method's own loss), and
+batches in which every class is equally frequent."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from cgipool.data.graphs import GraphSet
 from cgipool.data.join import merge
@@ -82,3 +86,31 @@ def with_extra(
     )
     weight = np.ones(graphs.n_graphs) if sample_weight is None else np.asarray(sample_weight, np.float64)
     return merge([replace(graphs, node_truth=None, checked=True), alike]), np.concatenate([weight, np.zeros(count)])
+
+
+class Balance(NamedTuple):
+    """Turns the order of an epoch into a balanced one of the same length: every class is equally often in it, and the
+    graphs of rare classes are repeated. Shapes: n training graphs of a split."""
+
+    stratum: Tensor
+    """[…, n] the class of each training graph; for several 0/1 columns, whether any of them is 1."""
+    place: Tensor
+    """[…, n] for each place of the balanced order, the place to take from the order sorted by class."""
+
+    @classmethod
+    def of(cls, job: Job, graphs: GraphSet) -> "Balance | None":
+        """The balance of a job's training graphs; None unless its recipe asks for it."""
+        if not job.recipe.balanced_batches:
+            return None
+        train = job.split.train
+        stratum = graphs.y[train] if graphs.targets is None else (graphs.targets[train] == 1.0).any(1)
+        _, stratum, count = np.unique(stratum, return_inverse=True, return_counts=True)
+        turn, number = np.arange(len(train)) % len(count), np.arange(len(train)) // len(count)
+        place = (count.cumsum() - count)[turn] + number % count[turn]
+        return cls(torch.from_numpy(stratum), torch.from_numpy(place))
+
+    def reordered(self, order: Tensor) -> Tensor:
+        """[…, n] places of training graphs: classes take turns; a class that is used up starts again."""
+        stratum, place = (table.expand_as(order) for table in self)
+        by_class = order.gather(-1, stratum.gather(-1, order).argsort(dim=-1, stable=True))
+        return by_class.gather(-1, place)

@@ -16,6 +16,7 @@ from cgipool.errors import UserError
 from cgipool.model.network import Output
 from cgipool.pool import method_named
 from cgipool.task.base import Task, Truth
+from cgipool.task.registry import task_of
 from cgipool.training.recipe import Recipe
 
 
@@ -99,9 +100,24 @@ def watched(task: Task, stop_by: str, scores: Mapping[str, Value]) -> Value:
     return -value if stop_by != "loss" and task.metrics[stop_by].higher else value
 
 
-def check_stop_by(task: Task, stop_by: str, splits: Sequence[Split], graphs: GraphSet) -> None:
-    """Raise UserError unless the task has the metric that early stopping watches, and it is defined for the validation
-    graphs of every split."""
+def best_score(task: Task, stop_by: str, best: float) -> float | None:
+    """Return the metric whose lowest `watched` value is `best`; None if early stopping watches the loss."""
+    return None if stop_by == "loss" else watched(task, stop_by, {f"val_{stop_by}": best})
+
+
+def check_task(graphs: GraphSet, recipe: Recipe, splits: Sequence[Split]) -> None:
+    """Raise UserError if a setting that was changed means nothing for the task of a data set, or unless early stopping
+    can watch what it is to watch. A preset may have settings that some tasks ignore."""
+    task, usual = task_of(graphs), Recipe()
+    for name, value in recipe.changes().items():
+        if name in task.ignores and value != getattr(usual, name):
+            advice = "; use sample_weight" if name == "class_weight" else ""
+            raise UserError(f"{name} is for classes and 0/1 columns; the targets of {graphs.name} are numbers{advice}")
+    _check_stop_by(task, recipe.stop_by, splits, graphs)
+
+
+def _check_stop_by(task: Task, stop_by: str, splits: Sequence[Split], graphs: GraphSet) -> None:
+    """Raise UserError unless the task has the metric, and it is defined for the validation graphs of every split."""
     if stop_by == "loss":
         return
     if stop_by not in task.metrics:

@@ -20,11 +20,10 @@ from cgipool.ops.draws import extended, shuffled
 from cgipool.pool import method_named
 from cgipool.task.base import Truth
 from cgipool.task.registry import task_of
-from cgipool.training.balance import Balance
 from cgipool.training.checkpoint import Best
 from cgipool.training.initial import Prepared, constants_of
 from cgipool.training.job import EVALUATION, ORDER, STEP
-from cgipool.training.labels import task_weights
+from cgipool.training.labels import Balance, task_weights
 from cgipool.training.objective import own_weight, scores_of, watched
 from cgipool.training.optimiser import MOMENTS, by_decay
 from cgipool.training.stacked.batches import Resident, near_dense
