@@ -8,8 +8,17 @@ import typer
 
 from cgipool.cli.direct import with_import
 from cgipool.cli.errors import Interrupted, exclude, say
-from cgipool.cli.launched import tell_of_jobs
-from cgipool.cli.options import ALLOW_CODE, CHANGES, DATA, DEVICE, METHOD, RECIPE, SAMPLE_WEIGHT, with_settings
+from cgipool.cli.options import (
+    ALLOW_CODE,
+    CHANGES,
+    DATA,
+    DEVICE,
+    METHOD,
+    RECIPE,
+    SAMPLE_WEIGHT,
+    suggest_jobs,
+    with_settings,
+)
 from cgipool.errors import UserError, counted
 
 AUTO = "Automatic choice"
@@ -142,7 +151,7 @@ def _fit_one(data: str, out: Path, choose: "Choose", extra_graphs: str | None, r
         extra = None if extra_graphs is None else load_dataset(extra_graphs, unlabelled=True, progress=progress)
     recipe = choose(graphs.family, graphs.has_own_attributes, graphs.directed)
     nodes = graphs.n_nodes + (0 if extra is None else extra.n_nodes)
-    tell_of_jobs(run["ensemble"], on_a_cpu(run["method"], recipe, run["ensemble"], nodes), run["device"], run["jobs"])
+    suggest_jobs(run["ensemble"], on_a_cpu(run["method"], recipe, run["ensemble"], nodes), run["device"], run["jobs"])
     try:
         with reporting(None, recipe.epochs, recipe.patience, run["ensemble"]) as tell:
             model = fit_model(graphs, recipe=recipe, extra=extra, folder=folder, tell=tell, **run)

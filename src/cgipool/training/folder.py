@@ -265,6 +265,7 @@ def finish_run(folder: Path, graphs: GraphSet, jobs: Sequence[Job], seconds: flo
         ensemble,
         task=graphs.task,
         classes=classes_of(graphs) if graphs.task == "classification" else None,
+        columns=graphs.target_names,
     )
     write_json(folder / "result.json", result.to_json())
     return result

@@ -121,9 +121,7 @@ def train_checked(
     """Run `train` with checked graphs, splits, recipe and device, perhaps from a trained model. `options` are passed to
     `train_splits`."""
     weight = weights_of(graphs, sample_weight, splits)
-    warn_of_unused(graphs, recipe.attributes, reads_edges(recipe, method))
-    if recipe.impute == "mean" and method_named(method).reads("descriptors"):
-        warn_of_gaps(graphs, recipe.descriptor_columns)
+    warn_of_inputs(graphs, recipe, method)
     with run_folder(out) as folder:
         more: dict[str, Any] = {"sample_weight": weight, "start": start}
         # The stacked engine does not compare with the weights it starts from.
@@ -132,6 +130,17 @@ def train_checked(
             Job(method, recipe, split, seed, device, split_folder(folder, split.index), **more) for split in splits
         ]
         return train_splits(trainings, graphs, folder, **options)
+
+
+def warn_of_inputs(graphs: GraphSet, recipe: Recipe, method: str) -> None:
+    """Warn of parts of a data set that the settings leave unused, unless the method can never use them, and of
+    descriptors that are filled in."""
+    chosen = method_named(method)
+    no_edges = not (chosen.reads("conv") or chosen.classical)
+    attributes = recipe.attributes or chosen.architecture == "constant"
+    warn_of_unused(graphs, attributes, reads_edges(recipe, method) or no_edges)
+    if recipe.impute == "mean" and chosen.reads("descriptors"):
+        warn_of_gaps(graphs, recipe.descriptor_columns)
 
 
 def train_splits(
