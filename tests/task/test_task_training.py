@@ -199,7 +199,11 @@ def test_a_saved_set_keeps_its_targets(tmp_path: Path) -> None:
     ("targets", "task", "message"),
     [
         ([1.0, np.inf, 0.0], "regression", "target column 'target 0' has 1 infinite value, first in graph 1"),
-        ([1.0, 2.0, 0.0], "multilabel", "1 value other than 0 and 1 (2 in graph 1); use regression"),
+        (
+            [1.0, 2.0, 0.0],
+            "multilabel",
+            "1 value other than 0 and 1 (2 in graph 1); for numbers use regression (Graph",
+        ),
         ([1.0, 2.0], "regression", "targets has 2 rows for 3 graphs"),
         ([1.0, 2.0, 0.0], "ranking", "unknown task 'ranking'"),
     ],

@@ -72,7 +72,7 @@ def checked_weights(given: ArrayLike, count: int, splits: Sequence[Split]) -> ND
     for split in splits:
         for side, ids in (("training", split.train), ("validation", split.val)):
             if not weight[ids].any():
-                raise UserError(f"sample_weight is 0 for all {side} graphs of split {split.index}")
+                raise UserError(f"sample_weight is zero for all {side} graphs of split {split.index}")
     return (weight / weight.mean()).astype(np.float32)
 
 
