@@ -111,7 +111,7 @@ def test_a_pool_that_fails_the_trial_trains_split_by_split(
         fast = tried(tasks_of(f"{HERE}:Static", graphs, tmp_path / "fast"), graphs)
     assert [stackable(task) for task in slow + fast] == [False, False, True, True]
     (line,) = caplog.messages
-    assert line.startswith(f"{HERE}:BooleanMask trains split by split, as it cannot train several splits at once: ")
+    assert line.startswith(f"{HERE}:BooleanMask trains split by split: it cannot train several splits at once: ")
     train_split(slow[0], graphs, lambda progress: None)
     train_together(fast, graphs, lambda progress: None)
     assert (slow[0].folder / "result.json").exists()

@@ -107,8 +107,8 @@ def exclude(one: str, first: object, other: str, second: object) -> None:
 
 
 def one_line(error: BaseException) -> tuple[str, int]:
-    """Return the message and the exit code. The message is one line, except for an exception in a user's own pool. An
-    error that no user can cause is raised again."""
+    """Return the message and the exit code. The message is one line, except for an exception in a user's own pool. Any
+    other error is raised again."""
     if isinstance(error, Interrupted | KeyboardInterrupt | typer.Abort):
         return _flat(error) or "stopped", 130
     if isinstance(error, UserError):

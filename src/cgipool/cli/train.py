@@ -204,7 +204,7 @@ def draw_splits(
         file = _given(data, asked=kind == GIVEN, drawn=drawn)
     if file is not None:
         splits = read_splits(file, graphs.n_graphs)
-        _tell_of_left_out(splits, graphs.n_graphs)
+        _warn_of_left_out(splits, graphs.n_graphs)
         return splits
     if folds is not None:
         return fold_splits(graphs, folds, seed, kind or "stratified", time)
@@ -229,7 +229,7 @@ def _given(data: str, asked: bool, drawn: bool) -> Path | None:
     return None
 
 
-def _tell_of_left_out(splits: "Sequence[Split]", count: int) -> None:
+def _warn_of_left_out(splits: "Sequence[Split]", count: int) -> None:
     """Warn if splits name only some graphs of a set, as they may have been made for another set."""
     import numpy as np
 
@@ -252,7 +252,7 @@ def train_alone(
     with downloading() as progress:
         graphs = load_dataset(data, progress=progress)
     splits, recipe = draw(graphs), choose(graphs.family, graphs.has_own_attributes, graphs.directed)
-    _tell_of_new_run(run)
+    _warn_of_new_run(run)
     trainings = len(splits) * run["ensemble"]
     seconds = on_a_cpu(run["method"], recipe, trainings, graphs.n_nodes)
     suggest_jobs(trainings, seconds, run["device"], run["jobs"])
@@ -284,12 +284,12 @@ def train_by_all(
             except KeyboardInterrupt:
                 raise typer.Exit(130) from None
         warn_of_inputs(graphs, run["recipe"], run["method"])
-        _tell_of_new_run(run)
+        _warn_of_new_run(run)
         with _stopped(run["out"]), reporting(len(splits), run["recipe"].epochs, run["recipe"].patience) as tell:
             return train_distributed(graphs, ranks, splits=splits, tell=tell, **run)
 
 
-def _tell_of_new_run(run: dict[str, Any]) -> None:
+def _warn_of_new_run(run: dict[str, Any]) -> None:
     """Warn if there is nothing to resume, as the folder may be wrong."""
     from cgipool.training.folder import is_free
 

@@ -110,7 +110,7 @@ def primary_of(task: str) -> str:
 
 
 def titles_of(task: str) -> dict[str, str]:
-    """How the metrics of a task are headed in tables."""
+    """The column headings of the metrics of a task."""
     if task == "classification":
         return TITLES
     return {name: f"{metric.title}, %" if metric.percent else metric.title for name, metric in METRICS[task].items()}

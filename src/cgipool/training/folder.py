@@ -182,13 +182,13 @@ def identity_of(
     for split in splits:
         for side in (split.train, split.val, split.test):
             drawn.update(side.tobytes())
-    told: dict[str, Any] = {}
+    more: dict[str, Any] = {}
     if recipe.descriptor_columns:
         texts = [graphs.column(name) for name in recipe.descriptor_columns]
-        told["descriptors"] = hashlib.sha256(json.dumps(texts).encode()).hexdigest()
+        more["descriptors"] = hashlib.sha256(json.dumps(texts).encode()).hexdigest()
     if sample_weight is not None:
-        told["sample_weight"] = hashlib.sha256(sample_weight.tobytes()).hexdigest()
-    return told | {
+        more["sample_weight"] = hashlib.sha256(sample_weight.tobytes()).hexdigest()
+    return more | {
         "dataset": graphs.name,
         "graphs": graphs.n_graphs,
         "content": content_read(graphs, reads_edges(recipe, method)),

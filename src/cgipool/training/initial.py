@@ -119,7 +119,7 @@ def model_of(
 
 
 def input_size(encoder: Encoder) -> InputSize:
-    """The width of what an encoder gives a model to read."""
+    """The size of an encoder's output, which is the model's input."""
     of_edges = encoder.edges
     edges = None if of_edges is None else InputSize(of_edges.columns, of_edges.n_floats, of_edges.others)
     descriptors = 0 if encoder.descriptors is None else encoder.descriptors.width

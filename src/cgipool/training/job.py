@@ -1,4 +1,4 @@
-"""A job, which is the training of one split, and the reports of its progress."""
+"""A job (the training of one split) and the reports of its progress."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ INIT, ORDER, STEP, EVALUATION, MEMBER = range(5)
 
 
 class Start(NamedTuple):
-    """A trained model that a training continues. All but the weights stays as it is."""
+    """A trained model whose training continues. Only its weights change."""
 
     encoder: Encoder
     weights: Sequence[dict[str, Tensor]]
@@ -31,7 +31,7 @@ class Start(NamedTuple):
     scaling: Sequence[Sequence[float]]
     """The means and standard deviations of regression targets; empty for other tasks."""
     digest: str
-    """Of the weights: a run can be resumed only from the same ones."""
+    """Digest of the weights. A run can only be resumed with the same ones."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Job:
     sample_weight: np.ndarray | None = field(default=None, compare=False, repr=False)
     """[G] weight of each graph of the data set in the losses; None: equal weights."""
     start: Start | None = field(default=None, compare=False, repr=False)
-    """What the training continues; None: it starts from random weights."""
+    """The model whose training continues; None: random initial weights."""
 
     @property
     def number(self) -> tuple[int, int]:

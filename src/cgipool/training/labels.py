@@ -19,12 +19,13 @@ from cgipool.training.objective import own_weight
 from cgipool.training.recipe import Recipe
 
 LABELLED = 5
-"""The purpose of the draw of labelled graphs, beside those of a job's keys."""
+"""Purpose of the random draw of labelled graphs. It differs from those of job.py."""
 
 
 def labelled_graphs(job: Job, graphs: GraphSet) -> Ids:
-    """The training graphs of a split whose targets are used: those of positive weight, or a share of them drawn by
-    class. The draw depends on the seed and the split, so all methods and members of an ensemble use the same ones."""
+    """The training graphs of a split whose targets are used: those of positive weight, or a share of
+    them, stratified by class. The draw depends only on the seed and the split, so that all methods and all members of
+    an ensemble use the same graphs."""
     train = job.split.train if job.sample_weight is None else job.split.train[job.sample_weight[job.split.train] > 0]
     share = job.recipe.labelled
     if share == 1.0:
@@ -47,7 +48,7 @@ def labelled_graphs(job: Job, graphs: GraphSet) -> Ids:
 def task_weights(job: Job, graphs: GraphSet) -> NDArray[np.float32] | None:
     """[G] the weights of all graphs in the task's loss: 0 for training graphs whose targets are not used. None: all 1.
 
-    The method's own loss counts these graphs as well: that is how it can learn from graphs without labels.
+    The method's own loss uses these graphs as well, so it can learn from graphs without labels.
     """
     if job.recipe.labelled == 1.0:
         return job.sample_weight
@@ -57,13 +58,13 @@ def task_weights(job: Job, graphs: GraphSet) -> NDArray[np.float32] | None:
 
 
 def check_own_loss(method: str, recipe: Recipe, dataset: str) -> None:
-    """Raise UserError unless graphs without labels count in some loss of a method."""
+    """Raise UserError unless a method has a loss that uses graphs without labels."""
     chosen = method_named(method)
     reads_targets = recipe.negative == "sufficient" and chosen.reads("negative")
     if reads_targets or own_weight(recipe, method, dataset, 1) == 0.0:
         raise UserError(
-            "graphs without labels need a method with a loss that reads no labels, such as cgi with alpha above 0 "
-            f'and any kind of negatives but "sufficient"; {method} with these settings has none'
+            "graphs without labels need a method with an unsupervised loss, such as cgi with alpha above 0 and any "
+            f'negative except "sufficient"; {method} with these settings has none'
         )
 
 
@@ -89,7 +90,7 @@ def with_extra(
 
 
 class Balance(NamedTuple):
-    """Turns the order of an epoch into a balanced one of the same length: every class is equally often in it, and the
+    """Turns the order of an epoch into a balanced one of the same length: every class occurs equally often, and the
     graphs of rare classes are repeated. Shapes: n training graphs of a split."""
 
     stratum: Tensor

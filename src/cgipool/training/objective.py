@@ -47,7 +47,7 @@ def objective(
     if isinstance(own_weight, float) and own_weight == 0.0:
         return loss
     own = output.own_loss
-    if output.readings:  # their targets are known here, not where they are made
+    if output.readings:  # computed here, where the targets are known
         read = torch.stack([task.loss(logits, batch, constants, there) for logits in output.readings]).sum()
         own = own + read * (1.0 if batch.share is None else batch.share.weight) / output.levels
     return loss + own_weight * own
@@ -101,13 +101,14 @@ def watched(task: Task, stop_by: str, scores: Mapping[str, Value]) -> Value:
 
 
 def best_score(task: Task, stop_by: str, best: float) -> float | None:
-    """Return the metric whose lowest `watched` value is `best`; None if early stopping watches the loss."""
+    """Return the watched metric of the best epoch from its value of `watched`; None if early stopping watches the
+    loss."""
     return None if stop_by == "loss" else watched(task, stop_by, {f"val_{stop_by}": best})
 
 
 def check_task(graphs: GraphSet, recipe: Recipe, splits: Sequence[Split]) -> None:
-    """Raise UserError if a setting that was changed means nothing for the task of a data set, or unless early stopping
-    can watch what it is to watch. A preset may have settings that some tasks ignore."""
+    """Raise UserError if a changed setting has no meaning for the task of a data set, or if `stop_by` is not defined
+    for it. Settings that come from a preset are not checked: some tasks ignore them."""
     task, usual = task_of(graphs), Recipe()
     for name, value in recipe.changes().items():
         if name in task.ignores and value != getattr(usual, name):

@@ -222,7 +222,7 @@ class Result:
 
     @property
     def member_accuracy(self) -> list[list[float]]:
-        """Of an ensemble: one list per split, what each member would have had alone."""
+        """The primary test metric of each member of an ensemble on its own; one list per split."""
         return [[member[f"test_{self.primary}"] for member in row["members"]] for row in self.rows]
 
     def summary(self, metric: str) -> tuple[float | None, float | None, float | None]:

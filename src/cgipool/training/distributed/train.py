@@ -182,7 +182,7 @@ class DistributedTraining(Training):
         return Evaluation(whole, own_loss, metrics)
 
     def validate(self) -> tuple[dict[str, float], Evaluation]:
-        """Return the first process's values on all processes, so that all stop training together."""
+        """Return the first process's values on all processes, so that all stop in the same epoch."""
         scores, answer = super().validate()
         found = np.frombuffer(self.ranks.bytes_of_first(np.array(list(scores.values())).tobytes()))
         return dict(zip(scores, found.tolist(), strict=True)), answer

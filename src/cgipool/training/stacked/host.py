@@ -179,7 +179,7 @@ class Run:
                 self.stopped.add(number)
 
     def _finish(self) -> None:
-        """Test the splits that have stopped, and write what they leave."""
+        """Test the splits that have stopped, and write their results."""
         probabilities, task = self.group.test(), self.group.task
         for s, job in enumerate(self.group.trainings):
             if job.number not in self.stopped:
@@ -237,7 +237,7 @@ def tried(trainings: Sequence[Job], graphs: GraphSet) -> list[Job]:
     reason = slow_because(trainings[0], graphs)
     if reason is None:
         return list(trainings)
-    log.warning("%s trains split by split, as it cannot train several splits at once: %s", trainings[0].method, reason)
+    log.warning("%s trains split by split: it cannot train several splits at once: %s", trainings[0].method, reason)
     return [replace(job, stacked=False) for job in trainings]
 
 
