@@ -17,6 +17,7 @@ from cgipool.model.network import Output
 from cgipool.pool import method_named
 from cgipool.task.base import Task, Truth
 from cgipool.task.registry import task_of
+from cgipool.training.presets import PAPER
 from cgipool.training.recipe import Recipe
 
 
@@ -109,9 +110,9 @@ def best_score(task: Task, stop_by: str, best: float) -> float | None:
 def check_task(graphs: GraphSet, recipe: Recipe, splits: Sequence[Split]) -> None:
     """Raise UserError if a changed setting has no meaning for the task of a data set, or if `stop_by` is not defined
     for it. Settings that come from a preset are not checked: some tasks ignore them."""
-    task, usual = task_of(graphs), Recipe()
+    task = task_of(graphs)
     for name, value in recipe.changes().items():
-        if name in task.ignores and value != getattr(usual, name):
+        if name in task.ignores and value != getattr(PAPER, name):
             advice = "; use sample_weight" if name == "class_weight" else ""
             raise UserError(f"{name} is for classes and 0/1 columns; the targets of {graphs.name} are numbers{advice}")
     _check_stop_by(task, recipe.stop_by, splits, graphs)

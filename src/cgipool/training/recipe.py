@@ -322,7 +322,7 @@ class Recipe:
         """Return the settings that differ from the recipe of this name."""
         from cgipool.training.presets import RECIPES  # which are recipes themselves
 
-        usual = RECIPES.get(self.name, Recipe()).to_json()
+        usual = RECIPES.get(self.name, RECIPES["paper"]).to_json()
         return {name: value for name, value in self.to_json().items() if value != usual[name]}
 
     def settings(self) -> dict[str, Any]:
