@@ -25,7 +25,7 @@ from cgipool.errors import UnusedDataWarning
 from cgipool.inference.fitted import FittedModel
 from cgipool.inference.fitting import trained_model
 from cgipool.training.folder import split_folder
-from cgipool.training.recipe import resolve_recipe
+from cgipool.training.presets import resolve_recipe
 from cgipool.training.run import train
 from molecule_sets import Molecules, Store, arguments, digest, wanted
 

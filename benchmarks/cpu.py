@@ -47,7 +47,7 @@ def ours(name: str, method: str):
     from cgipool.data import load_dataset, random_splits
     from cgipool.training.job import Job
     from cgipool.training.loop import Training, flushed_denormals
-    from cgipool.training.recipe import PAPER, STRONG
+    from cgipool.training.presets import PAPER, STRONG
 
     graphs = load_dataset(DATA / f"{name}.zip")
     (split,) = random_splits(graphs, seed=0, indices=[0])

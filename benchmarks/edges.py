@@ -26,7 +26,7 @@ def epoch_of(name: str, method: str, conv: str, device: str) -> Callable[[], Non
     from cgipool.training.initial import prepared
     from cgipool.training.job import Job
     from cgipool.training.loop import Training, flushed_denormals
-    from cgipool.training.recipe import PAPER
+    from cgipool.training.presets import PAPER
     from cgipool.training.stacked.group import Group
 
     graphs, recipe = load_dataset(DATA / f"{name}.zip"), PAPER.but(conv=conv)

@@ -38,7 +38,7 @@ import gpu_measures
 import peer_methods
 from cgipool.errors import UserError
 from cgipool.pool import METHODS
-from cgipool.training.recipe import PAPER
+from cgipool.training.presets import PAPER
 from cgipool.training.stacked.group import HISTORY
 from cgipool.training.stacked.host import stackable
 from cpu import DATA

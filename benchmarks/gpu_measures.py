@@ -22,7 +22,7 @@ from torch.profiler import ProfilerActivity, profile
 import peer
 from cgipool.data import load_dataset, random_splits
 from cgipool.training.job import Job
-from cgipool.training.recipe import PAPER
+from cgipool.training.presets import PAPER
 from cgipool.training.stacked.group import Group
 from cgipool.training.stacked.host import alike
 from cpu import DATA

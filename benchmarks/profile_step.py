@@ -17,9 +17,10 @@ from torch.profiler import ProfilerActivity, profile
 
 from cgipool import ops
 from cgipool.data import load_dataset, random_splits
-from cgipool.training.job import Job, epoch_ids
+from cgipool.training.job import STEP, Job, epoch_ids
 from cgipool.training.loop import Training, flushed_denormals
-from cgipool.training.recipe import PAPER, Recipe
+from cgipool.training.presets import PAPER
+from cgipool.training.recipe import Recipe
 from cpu import DATA, REQUIRED
 
 PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm")
@@ -53,7 +54,8 @@ def kernels(training: Training) -> tuple[float, float]:
 
 def neighbour_sums(training: Training, repeats: int = 20) -> tuple[float, float]:
     """Milliseconds of A x for one batch, 128 wide: ours, and gathered and scattered."""
-    batch = next(training.batches(1))
+    job = training.job
+    batch = training.batcher.batch(next(epoch_ids(job, 1)), job.key(STEP, 1, 0))
     edges = (batch.row_ptr, batch.neighbor)
     row = torch.repeat_interleave(torch.diff(batch.row_ptr).long())
     x = torch.randn(len(batch.alive), 128)

@@ -25,7 +25,7 @@ from cgipool.data import GraphSet
 from cgipool.data.splits import Split
 from cgipool.pool import METHODS
 from cgipool.training.job import Job
-from cgipool.training.recipe import PAPER
+from cgipool.training.presets import PAPER
 from cgipool.training.stacked.group import Group
 from cgipool.training.stacked.stack import Program
 from gpu_measures import timed, wait

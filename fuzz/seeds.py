@@ -18,7 +18,7 @@ from cgipool.inference.fitted import FittedModel
 from cgipool.pool import Sizes
 from cgipool.task.registry import task_of
 from cgipool.training.initial import model_of
-from cgipool.training.recipe import PAPER
+from cgipool.training.presets import PAPER
 
 from .mutate import packed
 

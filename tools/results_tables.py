@@ -13,7 +13,7 @@ from cgipool.report.tables import markdown_block
 from cgipool.report.view import DONE, CellResult, View
 from cgipool.study.estimate import in_words
 from cgipool.study.records import Record
-from cgipool.training.recipe import PAPER, STRONG
+from cgipool.training.presets import PAPER, STRONG
 
 FAMILIES = {
     "social networks": ("IMDB-BINARY", "IMDB-MULTI", "COLLAB"),

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from cgipool.cli import launched as advice
-from cgipool.cli import main
-from cgipool.cli.launched import tell_of_jobs
+from cgipool.cli import main, options
+from cgipool.cli.options import suggest_jobs
 
 SHORT = ["--set", "width=8", "--set", "epochs=1"]
 
@@ -18,9 +17,9 @@ def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_as_many_jobs_as_trainings_or_cores(capsys: pytest.CaptureFixture[str]) -> None:
-    tell_of_jobs(20, 100.0, "cpu", 1)
+    suggest_jobs(20, 100.0, "cpu", 1)
     assert "on 4 cores each; --jobs 4 trains 4 in parallel" in capsys.readouterr().err
-    tell_of_jobs(3, 100.0, "cpu", 1)
+    suggest_jobs(3, 100.0, "cpu", 1)
     assert "--jobs 3 trains 3 in parallel" in capsys.readouterr().err
 
 
@@ -31,7 +30,7 @@ def test_as_many_jobs_as_trainings_or_cores(capsys: pytest.CaptureFixture[str]) 
 def test_nothing_is_said_where_it_would_not_help(
     trainings: int, seconds: float, device: str, jobs: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tell_of_jobs(trainings, seconds, device, jobs)
+    suggest_jobs(trainings, seconds, device, jobs)
     assert capsys.readouterr().err == ""
 
 
@@ -40,7 +39,7 @@ def test_the_commands_say_it_once(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for long, said in ((60.0, 0), (0.0, 1)):
-        monkeypatch.setattr(advice, "LONG", long)
+        monkeypatch.setattr(options, "LONG", long)
         for command in (
             ["train", "motifs", "--splits", "2"],
             ["fit", "motifs", "--ensemble", "2"],

@@ -11,7 +11,7 @@ from cgipool.cli import main
 from cgipool.data import read_splits
 from cgipool.study.cell import Protocol
 from cgipool.study.compare import comparison
-from cgipool.training.recipe import recipe_named
+from cgipool.training.presets import recipe_named
 
 QUICK = ["--method", "none", "--recipe", "paper", "--epochs", "2", "--width", "8"]
 

@@ -17,8 +17,9 @@ from cgipool.model.layers import CONVOLUTIONS
 from cgipool.model.norm import NORMS
 from cgipool.model.readout import JUMPINGS, READOUTS
 from cgipool.pool.cgi import BOUNDS
-from cgipool.training import recipe as recipes
-from cgipool.training.recipe import PAPER, SETTINGS, Recipe
+from cgipool.training import presets
+from cgipool.training.presets import PAPER
+from cgipool.training.recipe import SETTINGS, Recipe
 from cgipool.training.settings import setting, setting_of
 
 DECLARED = {field.name: field for field in dataclasses.fields(Recipe) if field.name != "name"}
@@ -65,7 +66,7 @@ def test_a_new_setting_is_one_edit(monkeypatch: pytest.MonkeyPatch) -> None:
     class Longer(Recipe):
         temperature: float = setting(1.0, "Temperature of the softmax.", least=0)
 
-    for module in (options, estimator, recipes):
+    for module in (options, estimator, presets):
         monkeypatch.setattr(module, "Recipe", Longer)
 
     def command(changes: list[str] | None = None, *, settings: dict[str, Any]) -> None:

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from cgipool.cli.launched import TURNS, sleep_soon
+from cgipool.cli import TURNS, sleep_soon
 
-SHOWN = "from cgipool.cli.launched import sleep_soon; sleep_soon(); import torch"
+SHOWN = "from cgipool.cli import sleep_soon; sleep_soon(); import torch"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere torch has another library for its threads")

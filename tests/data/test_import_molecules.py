@@ -196,13 +196,14 @@ FAULTS = {
     "floats": (
         "smiles,logS\nC,0.5\nCC,1.5\nCCC,0.5\n",
         {"task": "classification"},
-        ": column 'logS' holds 2 different numbers in 3 rows; a column of classes is needed: choose one with --label, "
-        "use --task regression, or --threshold T to make two classes",
+        ": column 'logS' holds 2 different numbers in 3 rows, which are not classes; use --task regression, "
+        "--threshold T to make two classes, or another column with --label",
     ),
     "names": (
         "smiles,label\nC,a\nCC,b\nCCC,c\n",
         {},
-        ": column 'label' holds 3 different values in 3 rows; a column of classes is needed: choose one with --label",
+        ": column 'label' holds 3 different values in 3 rows, which are not classes; choose another "
+        "column with --label",
     ),
     "nothing but faults": ("smiles,label\nX,1\nY(,0\n", {}, ": no row is a molecule; the first, row 1: it is no "),
 }

@@ -17,7 +17,7 @@ from cgipool.data.digests import content_read
 from cgipool.data.store import folder_of
 from cgipool.errors import UserError
 from cgipool.training import evaluate
-from cgipool.training.recipe import PAPER
+from cgipool.training.presets import PAPER
 from cgipool.training.run import train
 
 

@@ -8,7 +8,8 @@ import pytest
 from cgipool.model.build import build_network
 from cgipool.model.layers import InputSize
 from cgipool.pool import METHODS, Sizes
-from cgipool.training.recipe import PAPER, RELEASED, SETTINGS
+from cgipool.training.presets import PAPER, RELEASED
+from cgipool.training.recipe import SETTINGS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference" / "methods.md"
 ROW = re.compile(r"^\| `([\w-]+)`(, released form)? \| ([\d,]+) \|", re.MULTILINE)

@@ -12,7 +12,7 @@ from cgipool.explain.demo import DemoResult, follow, kept, run_demo
 from cgipool.explain.picture import draw_pooling, layout, steps
 from cgipool.training.job import Job
 from cgipool.training.loop import Training
-from cgipool.training.recipe import PAPER
+from cgipool.training.presets import PAPER
 from cgipool.training.run import random_splits
 
 pytestmark = pytest.mark.usefixtures("one_thread")

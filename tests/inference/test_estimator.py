@@ -446,8 +446,12 @@ def test_wrong_inputs(graphs: GraphSet) -> None:
     assert isinstance(raised.value, NotFittedError)
     with pytest.raises(UserError, match="y must hold 125 labels, one for each graph"):
         classifier().fit(graphs, [0, 1])
-    with pytest.raises(UserError, match="must hold class labels, not continuous values"):
+    with pytest.raises(UserError, match="must hold class labels; for continuous targets use GraphRegressor"):
         classifier().fit(graphs, np.linspace(0, 1, len(graphs)))
+    with pytest.raises(UserError, match=r"y must hold one label for each graph, not lists of labels such as \['a'\]"):
+        classifier().fit(graphs, [["a"], ["b"], ["a"], ["b"], ["a"]] * 25)
+    with pytest.raises(UserError, match=r"other than 0 and 1 \(2 in graph 0\); for numbers use .*GraphRegressor"):
+        classifier().fit(graphs, np.tile([2.0, 0.0], (len(graphs), 1)))
     with pytest.raises(UserError, match="y has only one class"):
         classifier().fit(graphs, np.zeros(len(graphs), int))
     with pytest.raises(UserError, match="y mixes "):

@@ -23,7 +23,7 @@ from cgipool.pool import NETWORKS, Sizes
 from cgipool.task.registry import task_of
 from cgipool.training.checkpoint import digest_of, load_tensors, save_tensors
 from cgipool.training.initial import model_of
-from cgipool.training.recipe import PAPER, STRONG
+from cgipool.training.presets import PAPER, STRONG
 
 SMALL = PAPER.but(width=8, levels=2)
 

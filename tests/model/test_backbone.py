@@ -20,7 +20,7 @@ from cgipool.model.norm import BatchNorm, LayerNorm
 from cgipool.model.readout import ReadoutsSideBySide
 from cgipool.pool import METHODS, Sizes
 from cgipool.pool.set2set import Set2Set
-from cgipool.training.recipe import PAPER
+from cgipool.training.presets import PAPER
 from small import SIZES, Case, adjacency, double, random_case, random_network, rows, traced
 
 NETWORKS = [name for name, method in METHODS.items() if method.build and name != "oracle"]  # it needs sets with truth

@@ -26,7 +26,7 @@ from cgipool.model.level import Level
 from cgipool.training.initial import read_encoder
 from cgipool.training.job import Job
 from cgipool.training.loop import train_split
-from cgipool.training.recipe import PAPER
+from cgipool.training.presets import PAPER
 from cgipool.training.stacked.host import train_together
 from small import double, rows
 

@@ -30,7 +30,7 @@ from cgipool.training.folder import identity_of
 from cgipool.training.initial import prepared
 from cgipool.training.job import Job
 from cgipool.training.objective import objective as loss_of
-from cgipool.training.recipe import PAPER
+from cgipool.training.presets import PAPER
 from cgipool.training.run import train
 from small import double, group_of, rows
 

@@ -20,7 +20,7 @@ from cgipool.pool import CGIPool, ReleasedCGIPool
 from cgipool.pool.cgi import Discriminator
 from cgipool.training.job import Job
 from cgipool.training.loop import Training
-from cgipool.training.recipe import PAPER, RELEASED
+from cgipool.training.presets import PAPER, RELEASED
 from small import Step, double, kept, objective, random_case, random_graphs, random_network, rows, traced, watching
 
 FORMS = ["paper", "released"]

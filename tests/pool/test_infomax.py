@@ -17,7 +17,7 @@ from cgipool.errors import UserError
 from cgipool.model.level import Level
 from cgipool.pool import METHODS, CGIPool, Method, Pooled
 from cgipool.study.cell import Cell, Protocol
-from cgipool.training.recipe import PAPER
+from cgipool.training.presets import PAPER
 from cgipool.training.run import train
 from oracles import infomax as oracle
 from small import TASK, Case, double, objective, random_case, random_network

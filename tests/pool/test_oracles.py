@@ -43,7 +43,7 @@ from cgipool.pool.set2set import Attention
 from cgipool.pool.vip import DROPOUT, NEGATIVE_SITE, another_vertex
 from cgipool.training.job import Job
 from cgipool.training.loop import Training
-from cgipool.training.recipe import PAPER
+from cgipool.training.presets import PAPER
 from oracles import dgcnn, vip
 from oracles.paper import Array, gcn, readout, relu, sigmoid, top_k
 from small import (

@@ -28,7 +28,7 @@ from cgipool.pool.vip import loss_weight
 from cgipool.training import loop as training_split
 from cgipool.training.job import Job
 from cgipool.training.loop import Training
-from cgipool.training.recipe import PAPER
+from cgipool.training.presets import PAPER
 from oracles.dgcnn import rows_kept
 from small import (
     SIZES,

@@ -9,7 +9,7 @@ import pytest
 import search_tables
 from cgipool.data import CATALOGUE
 from cgipool.files import read_json
-from cgipool.training.recipe import ADDED, PAPER, STRONG
+from cgipool.training.presets import ADDED, PAPER, STRONG
 from results import REPOSITORY
 from test_results import rows
 

@@ -7,7 +7,8 @@ from cgipool.cli import main
 from cgipool.errors import UserError
 from cgipool.study.cell import Cell, Protocol
 from cgipool.study.plan import study_of
-from cgipool.training.recipe import ADDED, PAPER, RECIPES, RELEASED, Recipe, parse_setting
+from cgipool.training.presets import ADDED, PAPER, RECIPES, RELEASED, keyed, parse_setting
+from cgipool.training.recipe import Recipe
 
 CHANGED = {
     "own_loss": 0.5,
@@ -50,7 +51,7 @@ def test_a_changed_setting_is_part_of_the_key() -> None:
 def test_what_is_left_out_is_the_default() -> None:
     assert {name: getattr(Recipe(), name) for name in ADDED} == ADDED
     for recipe in RECIPES.values():
-        assert Recipe(**recipe.keyed()) == recipe
+        assert Recipe(**keyed(recipe)) == recipe
 
 
 def test_axes_of_a_study() -> None:

@@ -22,7 +22,7 @@ from cgipool.study.estimate import Estimate, in_words, predicted
 from cgipool.study.plan import read_study, study_of
 from cgipool.study.records import key_of, read_record
 from cgipool.study.share import parse_shard, share_of
-from cgipool.training.recipe import PAPER, parse_setting, recipe_named
+from cgipool.training.presets import PAPER, parse_setting, recipe_named
 
 STUDIES = Path(__file__).resolve().parents[2] / "studies"
 OTHERS = ("search", "featurizer")

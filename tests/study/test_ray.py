@@ -35,7 +35,7 @@ from cgipool.study.ray.runner import RayRunner
 from cgipool.study.records import read_book
 from cgipool.study.run import Runner, Stop, Watcher
 from cgipool.study.store import Store, now
-from cgipool.training.loop import Progress
+from cgipool.training.job import Progress
 
 EIGHT = Path(__file__).with_name("eight.toml")
 LONG = {"width": 8, "epochs": 100_000, "patience": 100_000}

@@ -24,7 +24,7 @@ from cgipool.study.records import Book, read_book
 from cgipool.study.run import Runner, Stop, Watcher
 from cgipool.study.store import Store, now
 from cgipool.training import loop as plain_loop
-from cgipool.training.loop import Progress
+from cgipool.training.job import Progress
 
 EIGHT = Path(__file__).with_name("eight.toml")
 TINY: dict[str, Any] = {

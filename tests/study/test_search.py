@@ -42,7 +42,7 @@ from cgipool.study.search import (
 )
 from cgipool.study.search_file import Search, Space, Trial, read_search, search_of, space_of
 from cgipool.study.store import Store, now
-from cgipool.training.recipe import PAPER, parse_setting, recipe_named
+from cgipool.training.presets import PAPER, parse_setting, recipe_named
 from cgipool.training.run import train
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "studies" / "search.toml"

@@ -17,7 +17,7 @@ from cgipool.study.plan import read_study, study_of
 from cgipool.study.records import read_book
 from cgipool.study.search_file import read_search
 from cgipool.study.sets import graphs_of
-from cgipool.training.recipe import STRONG
+from cgipool.training.presets import STRONG
 
 STUDY = """\
 [protocol]

@@ -11,14 +11,17 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from cgipool import GraphClassifier, GraphRegressor, GraphSet, train
 from cgipool.cli import main
+from cgipool.cli.progress import ending
 from cgipool.data import motifs, random_splits
 from cgipool.errors import UserError
 from cgipool.inference.fitted import FittedModel
 from cgipool.inference.fitting import fit
 from cgipool.inference.inputs import to_graphset
 from cgipool.task.metrics import METRICS as METRICS_OF
+from cgipool.training import run
 from cgipool.training.job import Job, Progress
-from cgipool.training.recipe import PAPER, Recipe
+from cgipool.training.presets import PAPER
+from cgipool.training.recipe import Recipe
 from cgipool.training.result import Log, read_row
 from cgipool.training.settings import setting_of
 from cgipool.training.stacked.host import train_together
@@ -112,6 +115,25 @@ def test_a_resumed_training_remembers_the_best_metric(tmp_path: Path) -> None:
         assert resumed.rows[0][name] == whole.rows[0][name]
 
 
+@pytest.mark.parametrize("stacked", [False, True])
+@pytest.mark.parametrize(("stop_by", "shown"), [("mae", "MAE"), ("r2", "R²"), ("loss", "loss")])
+def test_progress_shows_what_early_stopping_watches(
+    stop_by: str, shown: str, stacked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "_together", lambda job: stacked)
+    graphs, reports = set_of("regression"), []
+    for resume in (False, True):
+        train(graphs, stop_by=stop_by, out=tmp_path / "run", resume=resume, tell=reports.append, **SMALL)
+    *epochs, end, again = reports
+    assert {report.metric for report in epochs} == {"rmse" if stop_by == "loss" else stop_by}
+    logged = Log(tmp_path / "run" / "split-000" / "metrics.jsonl").rows()[end.best_epoch - 1][f"val_{stop_by}"]
+    for report in (end, again):
+        assert report.done
+        assert report.val_score == pytest.approx(logged, rel=1e-6)
+        number = rf"{logged:.4f}" if stop_by == "loss" else rf"{logged:.3f}"
+        assert ending(report, 1, 1) == f"split 0: 3 epochs, best {end.best_epoch} with validation {shown} {number}"
+
+
 def test_what_early_stopping_cannot_watch() -> None:
     with pytest.raises(UserError, match="stop_by 'accuracy' is not a metric of regression; choose one of: loss, rmse"):
         train(set_of("regression"), method="none", stop_by="accuracy", **SMALL)
@@ -127,12 +149,29 @@ def test_settings_of_classes_are_refused_for_numbers(tmp_path: Path, capsys: pyt
     for option, said in (
         (
             ["--class-weight", "balanced"],
-            "class_weight is for classes, and these targets are numbers; use sample_weight",
+            "class_weight is for classes and 0/1 columns; the targets of motifs are numbers; use sample_weight",
+        ),
+        (
+            ["--set", "label_smoothing=0.1"],
+            "label_smoothing is for classes and 0/1 columns; the targets of motifs are numbers",
+        ),
+        (
+            ["--recipe", "strong-molecules", "--label-smoothing", "0.2"],
+            "label_smoothing is for classes and 0/1 columns; the targets of motifs are numbers",
         ),
         (["--positive", "1"], "there is no class '1': the targets are not classes"),
     ):
         assert main(["train", str(tmp_path / "set"), "--width", "4", "--epochs", "1", *option]) == 2
         assert capsys.readouterr().err.splitlines()[-1] == f"cgipool: {said}"
+
+
+def test_settings_that_a_preset_has_for_classes_are_ignored_for_numbers() -> None:
+    graphs = set_of("regression")
+    for settings in ({}, {"label_smoothing": 0.0}):
+        train(graphs, method="none", recipe="strong-molecules", **SMALL, **settings)
+    with pytest.raises(UserError, match="label_smoothing is for classes"):
+        GraphRegressor("none", label_smoothing=0.3, **SMALL).fit(graphs, np.arange(60.0))
+    train(graphs.with_targets(np.eye(60)[:, :2], None, "multilabel"), method="none", label_smoothing=0.1, **SMALL)
 
 
 def test_ensembles_and_parallel_jobs(tmp_path: Path) -> None:
@@ -160,7 +199,11 @@ def test_a_saved_set_keeps_its_targets(tmp_path: Path) -> None:
     ("targets", "task", "message"),
     [
         ([1.0, np.inf, 0.0], "regression", "target column 'target 0' has 1 infinite value, first in graph 1"),
-        ([1.0, 2.0, 0.0], "multilabel", "1 value other than 0 and 1 (2 in graph 1); use regression"),
+        (
+            [1.0, 2.0, 0.0],
+            "multilabel",
+            "1 value other than 0 and 1 (2 in graph 1); for numbers use regression (Graph",
+        ),
         ([1.0, 2.0], "regression", "targets has 2 rows for 3 graphs"),
         ([1.0, 2.0, 0.0], "ranking", "unknown task 'ranking'"),
     ],

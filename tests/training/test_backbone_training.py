@@ -25,7 +25,7 @@ from cgipool.training.checkpoint import digest_of, load_tensors, save_tensors
 from cgipool.training.evaluate import chunks, evaluate
 from cgipool.training.initial import model_of
 from cgipool.training.job import EVALUATION
-from cgipool.training.recipe import ADDED, PAPER
+from cgipool.training.presets import ADDED, PAPER
 from cgipool.training.stacked import host as together
 from cgipool.training.stacked.group import Group
 from cgipool.training.stacked.host import train_together

@@ -39,7 +39,8 @@ from cgipool.training.distributed.shares import PartialLoss, Shares, check_alone
 from cgipool.training.distributed.train import DistributedTraining, StopSignal
 from cgipool.training.loop import Job, Training
 from cgipool.training.objective import objective
-from cgipool.training.recipe import PAPER, Recipe
+from cgipool.training.presets import PAPER
+from cgipool.training.recipe import Recipe
 from cgipool.training.result import Log, read_row
 
 pytestmark = pytest.mark.usefixtures("one_thread")

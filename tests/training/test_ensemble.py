@@ -21,10 +21,13 @@ from cgipool.study.gather import split_rows
 from cgipool.task import metrics
 from cgipool.training import checkpoint, run
 from cgipool.training import loop as split
-from cgipool.training.ensemble import combine, member_folder, members_of
+from cgipool.training.folder import member_folder
 from cgipool.training.job import EVALUATION, INIT, ORDER, STEP, Diverged, Job, epoch_ids
+from cgipool.training.job import Progress as Report
 from cgipool.training.loop import train_split
-from cgipool.training.recipe import PAPER, STRONG, Recipe
+from cgipool.training.presets import PAPER, STRONG
+from cgipool.training.recipe import Recipe
+from cgipool.training.run import combine, members_of
 from cgipool.training.stacked import host as together
 from cgipool.training.stacked.group import Group
 from cgipool.training.stacked.host import train_together
@@ -217,7 +220,7 @@ def test_members_stop_on_their_own(graphs: GraphSet, tmp_path: Path) -> None:
 
 
 def test_members_are_tasks_of_their_own_for_jobs(graphs: GraphSet, trained: Path, tmp_path: Path) -> None:
-    told: list[split.Progress] = []
+    told: list[Report] = []
     run.train(graphs, splits=2, ensemble=3, jobs=2, out=tmp_path / "jobs", tell=told.append, **TINY)
     assert whole(tmp_path / "jobs", 2, 3) == whole(trained, 2, 3)
     every = [(index, member) for index in range(2) for member in range(3)]
@@ -270,7 +273,7 @@ def test_resume_trains_the_members_that_are_missing(graphs: GraphSet, tmp_path: 
     missing = member_folder(run.split_folder(tmp_path / "run", 0), 1)
     for name in SPLIT_FILES:
         (missing / name).unlink()
-    told: list[split.Progress] = []
+    told: list[Report] = []
     run.train(graphs, ensemble=2, out=tmp_path / "run", resume=True, tell=told.append, **TINY)
     assert whole(tmp_path / "run") == before
     assert {(t.split, t.member) for t in told if not t.done} == {(0, 1)}
@@ -312,7 +315,7 @@ def tasks_in(graphs: GraphSet, folder: Path, base: Recipe = PAPER, **settings: A
 
 def test_together_is_alone(graphs: GraphSet, tmp_path: Path) -> None:
     alone, beside = (tasks_in(graphs, tmp_path / way, **STOPPING) for way in ("alone", "together"))
-    told: list[split.Progress] = []
+    told: list[Report] = []
     for task in alone:
         train_split(task, graphs, lambda progress: None)
     train_together(beside, graphs, told.append)
@@ -354,7 +357,7 @@ def test_together_interrupted_and_resumed(
     monkeypatch.setattr(together, "SAVE_SECONDS", 0.0)
     monkeypatch.setattr(together, "LOOK_SECONDS", 0.0)
 
-    def told(progress: split.Progress) -> None:
+    def told(progress: Report) -> None:
         if moment == "told" and (progress.epoch, progress.split, progress.member) == (3, 0, 1):
             raise KeyboardInterrupt
 
@@ -384,7 +387,7 @@ def test_together_interrupted_and_resumed(
 def test_together_takes_as_long_as_all_its_legs(graphs: GraphSet, tmp_path: Path) -> None:
     tasks = tasks_in(graphs, tmp_path)[:2]
 
-    def interrupt(progress: split.Progress) -> None:
+    def interrupt(progress: Report) -> None:
         raise KeyboardInterrupt
 
     began = time.perf_counter()
@@ -414,7 +417,7 @@ def test_together_resumed_after_one_has_stopped(
     stopped = sorted(read(task.folder / "result.json")["epochs"] for task in full)
     assert stopped[0] < stopped[1], "one should stop before the others"
 
-    def interrupt(progress: split.Progress) -> None:
+    def interrupt(progress: Report) -> None:
         if progress.epoch == stopped[0] + 1:
             raise KeyboardInterrupt
 
@@ -475,9 +478,9 @@ def test_bars_count_members() -> None:
     with Progress(TextColumn("{task.description}"), console=console, disable=True) as progress:
         bars = Bars(progress, splits=2, epochs=9, patience=9, ensemble=2)
         for member in range(2):
-            bars(split.Progress(0, 1, 0.5, 0.5, 1, member=member))
+            bars(Report(0, 1, 0.5, 0.5, 1, "accuracy", member=member))
         assert [task.description for task in progress.tasks] == ["members", "split 0.0", "split 0.1"]
-        bars(split.Progress(0, 1, 0.5, 0.5, 1, done=True, member=1))
+        bars(Report(0, 1, 0.5, 0.5, 1, "accuracy", done=True, member=1))
         assert [task.description for task in progress.tasks] == ["members", "split 0.0"]
         assert (progress.tasks[0].total, progress.tasks[0].completed) == (4, 1)
         assert progress.tasks[0].fields["state"] == "1/4"
@@ -498,7 +501,7 @@ def test_bars_of_a_study_count_members(ensemble: int, state: str, tmp_path: Path
         bars = StudyBars(progress, [cell], Store(tmp_path), Estimate(None, [cell], "cpu"), 1)
         bars.begins(cell)
         for member in range(min(ensemble, 2)):
-            bars.epoch(cell, split.Progress(0, 3, 0.5, 0.5, 1, done=True, member=member))
+            bars.epoch(cell, Report(0, 3, 0.5, 0.5, 1, "accuracy", done=True, member=member))
         assert progress.tasks[-1].fields["state"] == state
 
 
@@ -509,6 +512,6 @@ def test_bars_without_splits() -> None:
 
     for ensemble, names in ((1, ["splits", "model"]), (2, ["members", "member 0"])):
         with Progress(disable=True) as progress:
-            Bars(progress, None, epochs=9, patience=9, ensemble=ensemble)(split.Progress(0, 1, 0.5, 0.5, 1))
+            Bars(progress, None, epochs=9, patience=9, ensemble=ensemble)(Report(0, 1, 0.5, 0.5, 1, "accuracy"))
             assert [task.description for task in progress.tasks] == names
             assert progress.tasks[0].visible == (ensemble > 1)

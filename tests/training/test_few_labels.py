@@ -15,7 +15,7 @@ from cgipool.inference.fitting import fit
 from cgipool.training.job import Job
 from cgipool.training.labels import labelled_graphs, task_weights
 from cgipool.training.loop import Training
-from cgipool.training.recipe import PAPER
+from cgipool.training.presets import PAPER
 from cgipool.training.run import train
 from cgipool.training.stacked.host import train_together
 
@@ -132,7 +132,7 @@ def test_extra_graphs_count_in_the_infomax_loss_only(tmp_path: Path, capsys: pyt
     assert not all(torch.equal(first[name], without[name]) for name in first)
     assert models[0].about["graphs"] == {"train": 54, "val": 6, "extra": 40}
     assert models[0].shares == models[2].shares
-    with pytest.raises(UserError, match="graphs without labels need a method with a loss that reads no labels"):
+    with pytest.raises(UserError, match="graphs without labels need a method with an unsupervised loss"):
         fit(known, extra=extra, **few | {"alpha": 0.0})
 
     known.save(tmp_path / "known")

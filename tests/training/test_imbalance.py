@@ -13,9 +13,9 @@ from cgipool.data.splits import Split
 from cgipool.errors import UserError
 from cgipool.task.base import Truth
 from cgipool.task.registry import task_named
-from cgipool.training.balance import Balance
 from cgipool.training.job import Job, epoch_ids
-from cgipool.training.recipe import PAPER
+from cgipool.training.labels import Balance
+from cgipool.training.presets import PAPER
 from cgipool.training.result import read_row
 from cgipool.training.run import train
 from cgipool.training.stacked.host import train_together

@@ -17,7 +17,8 @@ from cgipool.inference.fitting import fit
 from cgipool.training.initial import read_encoder
 from cgipool.training.job import Job
 from cgipool.training.loop import train_split
-from cgipool.training.recipe import PAPER, Recipe
+from cgipool.training.presets import PAPER, keyed
+from cgipool.training.recipe import Recipe
 from cgipool.training.stacked.host import train_together
 from small import random_graphs
 
@@ -85,8 +86,8 @@ def test_attributes_of_ones_own_are_used_unless_told_otherwise(graphs: GraphSet)
 
 
 def test_defaults_are_not_part_of_a_key() -> None:
-    assert not {"wl", "rwse"} & Recipe().keyed().keys()
-    assert Recipe(wl=3).keyed()["wl"] == 3
+    assert not {"wl", "rwse"} & keyed(Recipe()).keys()
+    assert keyed(Recipe(wl=3))["wl"] == 3
 
 
 def with_columns(graphs: GraphSet, **columns: list[Any]) -> GraphSet:

@@ -15,12 +15,12 @@ from trees import SMALL, alone, quiet, result_of, same, tasks_of, trees, weights
 from cgipool.data import GraphSet
 from cgipool.errors import UserError
 from cgipool.model.network import Output
-from cgipool.pool import METHODS
 from cgipool.training import loop as split
 from cgipool.training import optimiser as average
 from cgipool.training.checkpoint import State, copy_of, load_tensors
 from cgipool.training.loop import Training
-from cgipool.training.recipe import PAPER
+from cgipool.training.objective import own_weight
+from cgipool.training.presets import PAPER
 from cgipool.training.stacked import host as together
 from cgipool.training.stacked.group import Group
 from cgipool.training.stacked.host import train_together
@@ -93,7 +93,7 @@ def test_validation_knows_the_labels_as_they_are(graphs: GraphSet, tmp_path: Pat
 def test_the_scale_of_own_losses() -> None:
     half = PAPER.but(own_loss=0.5)
     for name, weight in {"diffpool": 0.5, "mincut": 0.5, "vip": 0.9995, "cgi": 0.001, "cgi-nomi": 0.0}.items():
-        assert half.own_weight(METHODS[name], "NCI1", epoch=1) == weight, name
+        assert own_weight(half, name, "NCI1", epoch=1) == weight, name
 
 
 @pytest.mark.parametrize("scale", [0.0, 0.25])

@@ -15,7 +15,8 @@ from cgipool.data.catalogue import CATALOGUE, family_of
 from cgipool.errors import UserError
 from cgipool.files import read_json
 from cgipool.study.plan import study_of
-from cgipool.training.recipe import STRONG, Recipe, recipe_named
+from cgipool.training.presets import STRONG, recipe_named
+from cgipool.training.recipe import Recipe
 
 NAMES = tuple(map(str, range(100)))
 TINY = {"epochs": 1, "width": 8, "levels": 1}

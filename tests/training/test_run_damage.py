@@ -18,6 +18,7 @@ from cgipool.training import run
 from cgipool.training.checkpoint import load_tensors, save_tensors
 from cgipool.training.evaluate import Evaluation
 from cgipool.training.initial import read_encoder
+from cgipool.training.job import Progress
 from cgipool.training.result import Log, read_probabilities, read_row
 
 TINY: dict[str, Any] = {"width": 4, "levels": 1, "batch_size": 16, "epochs": 3}
@@ -33,7 +34,7 @@ def trained(graphs: GraphSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose second split is under way."""
     folder = tmp_path_factory.mktemp("runs") / "run"
 
-    def stop(progress: split.Progress) -> None:
+    def stop(progress: Progress) -> None:
         if progress.split == 1 and progress.epoch == 2:
             raise KeyboardInterrupt
 

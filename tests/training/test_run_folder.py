@@ -24,9 +24,9 @@ from cgipool.errors import UserError
 from cgipool.files import write_json
 from cgipool.task import metrics
 from cgipool.task.classification import class_weights
-from cgipool.training import checkpoint, recipe, run
+from cgipool.training import checkpoint, presets, recipe, run
 from cgipool.training import loop as split
-from cgipool.training.job import Diverged
+from cgipool.training.job import Diverged, Progress
 from cgipool.training.result import read_row
 from cgipool.training.settings import setting_of
 
@@ -64,7 +64,7 @@ def test_the_folder_holds_all_of_a_run(graphs: GraphSet, tmp_path: Path) -> None
     assert names == ["result.json", "run.json", *inside, "splits.json"]
     kept = json.loads((tmp_path / "run" / "run.json").read_text())
     assert (kept["dataset"], kept["method"], kept["seed"], kept["splits"]) == ("motifs", "cgi", 0, [0, 1])
-    assert kept["recipe"] == recipe.PAPER.but(**TINY).to_json()
+    assert kept["recipe"] == presets.PAPER.but(**TINY).to_json()
     assert json.loads((tmp_path / "run" / "result.json").read_text()) == result.to_json()
     p = np.load(tmp_path / "run" / "split-000" / "probabilities.npy")
     assert p.shape == (8, 4)
@@ -103,7 +103,7 @@ def test_a_split_alone_is_the_split_among_others(graphs: GraphSet, tmp_path: Pat
 
 def test_jobs(graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A set that lies on disk is mapped by all, not copied; structure is computed alike in every process."""
-    told: list[split.Progress] = []
+    told: list[Progress] = []
     graphs.save(tmp_path / "set")
     monkeypatch.delattr(GraphSet, "save")
     settings = TINY | {"wl": 1, "rwse": 3}
@@ -133,7 +133,7 @@ def test_a_failing_job_ends_the_others(graphs: GraphSet, tmp_path: Path) -> None
 def test_who_is_told_can_end_the_run(jobs: int, graphs: GraphSet, tmp_path: Path) -> None:
     """With several jobs too, and an error is theirs who made it: it is not lost in the thread that listens."""
 
-    def tell(progress: split.Progress) -> None:
+    def tell(progress: Progress) -> None:
         raise RuntimeError("enough")
 
     with pytest.raises(RuntimeError, match="enough"):
@@ -179,7 +179,7 @@ def test_killed_and_resumed_is_uninterrupted(tmp_path: Path, monkeypatch: pytest
 def test_a_split_takes_as_long_as_all_its_legs(graphs: GraphSet, tmp_path: Path, told: bool) -> None:
     """A checkpoint knows the seconds until it was written; one of an earlier version does not."""
 
-    def interrupt(progress: split.Progress) -> None:
+    def interrupt(progress: Progress) -> None:
         if progress.epoch == 2:
             raise KeyboardInterrupt
 
@@ -222,7 +222,7 @@ def test_the_log_is_cut_back(tmp_path: Path) -> None:
 def test_a_finished_run_is_not_trained_again(graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = run.train(graphs, splits=2, out=tmp_path / "run", **TINY)
     monkeypatch.setattr(split.Training, "train_epoch", lambda self: pytest.fail("trained again"))
-    told: list[split.Progress] = []
+    told: list[Progress] = []
     again = run.train(graphs, splits=2, out=tmp_path / "run", resume=True, tell=told.append, **TINY)
     assert again.rows == first.rows
     assert [(t.split, t.done) for t in told] == [(0, True), (1, True)]
@@ -233,7 +233,7 @@ def test_resume_trains_what_is_missing(graphs: GraphSet, tmp_path: Path) -> None
     before = content(tmp_path / "run", 1)
     for name in SPLIT_FILES:
         (run.split_folder(tmp_path / "run", 1) / name).unlink()
-    told: list[split.Progress] = []
+    told: list[Progress] = []
     run.train(graphs, splits=2, out=tmp_path / "run", resume=True, tell=told.append, **TINY)
     assert {t.split for t in told if not t.done} == {1}
     assert content(tmp_path / "run", 1) == before
@@ -425,7 +425,7 @@ def test_a_damaged_checkpoint_is_named(
 ) -> None:
     monkeypatch.setattr(split, "SAVE_SECONDS", 0.0)
 
-    def stop(told: split.Progress) -> None:
+    def stop(told: Progress) -> None:
         if told.epoch == 2:
             raise KeyboardInterrupt
 
@@ -498,10 +498,10 @@ def test_recipes_are_documented_and_frozen() -> None:
     for field in dataclasses.fields(recipe.Recipe):
         if field.name != "name":
             assert setting_of(field).help.endswith("."), f"{field.name} has no help"
-    for made in recipe.RECIPES.values():
+    for made in presets.RECIPES.values():
         with pytest.raises(dataclasses.FrozenInstanceError):
             made.ratio = 0.5  # type: ignore[misc]
-    assert recipe.recipe_named("released").name == "released"
+    assert presets.recipe_named("released").name == "released"
 
 
 def test_a_result_is_readable(graphs: GraphSet) -> None:
@@ -583,7 +583,7 @@ def test_a_run_of_a_version_with_other_settings(
 
 
 def test_a_checkpoint_that_lacks_a_part_is_named(graphs: GraphSet, tmp_path: Path) -> None:
-    def stop(progress: split.Progress) -> None:
+    def stop(progress: Progress) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -607,7 +607,7 @@ def test_a_damaged_log_is_named(graphs: GraphSet, tmp_path: Path) -> None:
 
 
 def test_a_setting_can_be_none_and_is_told_when_changed(graphs: GraphSet) -> None:
-    assert recipe.RELEASED.but(dropout_epochs=None).dropout_epochs is None
+    assert presets.RELEASED.but(dropout_epochs=None).dropout_epochs is None
     result = run.train(graphs, recipe="released", dropout_epochs=None, **TINY)
     assert result.to_json()["settings"] == TINY | {"dropout_epochs": None}
 

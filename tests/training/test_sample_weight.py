@@ -131,7 +131,7 @@ def test_a_run_is_not_resumed_with_other_weights(graphs: GraphSet, weight: np.nd
         (lambda w: w - 1.0, "must be finite and non-negative"),
         (lambda w: w * np.nan, "must be finite and non-negative"),
         (lambda w: ["a"] * len(w), "must have one number for each graph"),
-        (lambda w: w * 0.0, "is 0 for all training graphs of split 0"),
+        (lambda w: w * 0.0, "is zero for all training graphs of split 0"),
     ],
 )
 def test_what_cannot_be_weights(graphs: GraphSet, weight: np.ndarray, change: Any, said: str) -> None:

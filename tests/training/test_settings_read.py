@@ -12,7 +12,8 @@ from cgipool.errors import UserError
 from cgipool.pool import METHODS, NETWORKS, method_named
 from cgipool.training.checkpoint import load_tensors
 from cgipool.training.folder import split_folder
-from cgipool.training.recipe import SETTINGS, recipe_named
+from cgipool.training.presets import recipe_named
+from cgipool.training.recipe import SETTINGS
 from cgipool.training.run import train
 
 GRAPHS = motifs(30)

@@ -16,7 +16,8 @@ from cgipool.model.network import Network, Output
 from cgipool.training import loop as split_module
 from cgipool.training.job import STEP, Job, epoch_ids
 from cgipool.training.loop import Training
-from cgipool.training.recipe import PAPER, RELEASED, Recipe
+from cgipool.training.presets import PAPER, RELEASED
+from cgipool.training.recipe import Recipe
 from small import loss_of, objective, random_graphs
 
 SPLITS, EPOCHS, SEED = range(3), 2, 5

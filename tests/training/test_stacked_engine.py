@@ -19,7 +19,8 @@ from cgipool.training import run as training_run
 from cgipool.training.initial import fit_encoder
 from cgipool.training.job import Diverged, Job, epoch_ids
 from cgipool.training.loop import train_split
-from cgipool.training.recipe import PAPER, RELEASED, Recipe
+from cgipool.training.presets import PAPER, RELEASED
+from cgipool.training.recipe import Recipe
 from cgipool.training.stacked import group as engine
 from cgipool.training.stacked import host as together
 from cgipool.training.stacked.batches import Resident, near_dense

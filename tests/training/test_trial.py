@@ -16,10 +16,9 @@ from cgipool.model.level import Level
 from cgipool.pool import Pooled
 from cgipool.training.job import Job
 from cgipool.training.loop import train_split
-from cgipool.training.recipe import recipe_named
+from cgipool.training.presets import recipe_named
 from cgipool.training.run import train
-from cgipool.training.stacked.host import stackable, train_together
-from cgipool.training.stacked.trial import slow_because, tried
+from cgipool.training.stacked.host import slow_because, stackable, train_together, tried
 
 HERE = __name__
 
@@ -112,7 +111,7 @@ def test_a_pool_that_fails_the_trial_trains_split_by_split(
         fast = tried(tasks_of(f"{HERE}:Static", graphs, tmp_path / "fast"), graphs)
     assert [stackable(task) for task in slow + fast] == [False, False, True, True]
     (line,) = caplog.messages
-    assert line.startswith(f"{HERE}:BooleanMask trains split by split, as it cannot train several splits at once: ")
+    assert line.startswith(f"{HERE}:BooleanMask trains split by split: it cannot train several splits at once: ")
     train_split(slow[0], graphs, lambda progress: None)
     train_together(fast, graphs, lambda progress: None)
     assert (slow[0].folder / "result.json").exists()

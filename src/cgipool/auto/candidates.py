@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from cgipool.classical.svm import MOST
 from cgipool.data.graphs import GraphSet
 from cgipool.pool import METHODS
-from cgipool.training.recipe import Recipe, resolve_recipe
+from cgipool.training.presets import resolve_recipe
+from cgipool.training.recipe import Recipe
 
 BASELINE = "majority"
 """Looks at no graph: class shares, means or rates of the training graphs."""

@@ -17,7 +17,6 @@ from cgipool.cli.errors import one_line, sigterm_as_ctrl_c, warnings_as_lines
 from cgipool.cli.evaluate import evaluate
 from cgipool.cli.explain import explain
 from cgipool.cli.fit import fit
-from cgipool.cli.launched import sleep_soon
 from cgipool.cli.methods import app as methods
 from cgipool.cli.predict import predict
 from cgipool.cli.report import report
@@ -30,9 +29,13 @@ from cgipool.version import __version__
 CLOSED = 128 + signal.SIGPIPE
 """The exit code if the reader of stdout has closed it: that of a program ended by the signal."""
 
+TURNS = "1000"
+"""Iterations that a waiting thread spins before it sleeps; libgomp's default is 300,000. `benchmarks/waiting.py`
+measures what this gains on busy cores and costs on free ones."""
+
 app = typer.Typer(
     name="cgipool",
-    help="Graph classification with learned pooling: CGIPool and its peers.",
+    help="Graph neural networks with learned pooling (CGIPool and its peers) that predict classes, numbers or labels.",
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -92,6 +95,12 @@ def main(arguments: list[str] | None = None) -> int:
     if line is not None:
         print(f"cgipool: {printable(line)}", file=sys.stderr)
     return 128 + signal.SIGTERM if code == 130 and terminated else code
+
+
+def sleep_soon() -> None:
+    """Let waiting threads sleep early, which frees their cores, unless the environment sets this."""
+    if "torch" not in sys.modules and not os.environ.keys() & {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}:
+        os.environ["GOMP_SPINCOUNT"] = TURNS
 
 
 def _run(arguments: list[str] | None) -> tuple[str | None, int]:

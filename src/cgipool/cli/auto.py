@@ -42,7 +42,7 @@ def fit_by_search(
         shutil.rmtree(folder, ignore_errors=True)
 
     try:
-        with telling() as (tell, doing):
+        with progress_lines() as (tell, doing):
             options: dict[str, Any] = {"metric": metric, "seed": seed, "device": device, "say": tell, "doing": doing}
             found = fit_auto(graphs, folder, budget=seconds, **options)
     except KeyboardInterrupt:
@@ -57,7 +57,7 @@ def fit_by_search(
 
 
 @contextmanager
-def telling() -> Iterator[tuple[Callable[[str], None], Callable[[str], None]]]:
+def progress_lines() -> Iterator[tuple[Callable[[str], None], Callable[[str], None]]]:
     """What prints a line with the time, and what shows, on a terminal alone, what is being trained."""
     from rich.console import Console
     from rich.text import Text

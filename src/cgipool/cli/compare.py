@@ -81,7 +81,7 @@ def compare(
     from cgipool.study.analysis import check_margin
     from cgipool.study.compare import comparison, replaced_by
     from cgipool.task.metrics import check_metric, classes_of
-    from cgipool.training.recipe import parse_settings, resolve_recipe
+    from cgipool.training.presets import parse_settings, resolve_recipe
     from cgipool.training.settings import merged
 
     every = [name for name, method in METHODS.items() if not method.of_molecules]

@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_args
 
 from cgipool.cli.data import import_, importing
 from cgipool.cli.errors import say
-from cgipool.errors import UserError, counted
+from cgipool.errors import UserError, counted, excerpt
 
 PANEL = "Reading a table"
 OPTIONS = ("label", "task", "smiles", "id_", "threshold", "skip_unlabelled", "largest_fragment")
@@ -45,6 +45,9 @@ def imported(data: str, chosen: dict[str, Any], directed: bool = False, jobs: in
     if not needs_import(Path(data)):
         if options != ImportOptions():
             changed = [name for name, value in chosen.items() if value != getattr(ImportOptions(), name)]
+            if changed == ["task"]:
+                _check_task(data, chosen["task"])
+                return data
             raise UserError(
                 f"--{changed[0].replace('_', '-')} says how to read a table, an SDF file or a folder of edge lists; "
                 f"{data} is a data set already"
@@ -60,6 +63,16 @@ def imported(data: str, chosen: dict[str, Any], directed: bool = False, jobs: in
     for note in saved.notes:
         say(note, err=True)
     return str(folder)
+
+
+def _check_task(data: str, task: str) -> None:
+    """Raise UserError unless a data set that is read as it is has this task."""
+    from cgipool.data import load_dataset
+
+    if (has := load_dataset(data, mmap=True).task) != task:
+        raise UserError(
+            f"the task of {data} is {has}, not {excerpt(task)}: leave out --task, or import its source again with it"
+        )
 
 
 def _option(parameter: inspect.Parameter) -> inspect.Parameter:

@@ -1,10 +1,12 @@
-"""Printing to a terminal. Names and texts from data, models and stores must not control it."""
+"""Printing to a terminal, which untrusted names and texts must not control, and errors as one line."""
 
+import functools
 import signal
 import sys
 import threading
+import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TextIO
@@ -105,8 +107,8 @@ def exclude(one: str, first: object, other: str, second: object) -> None:
 
 
 def one_line(error: BaseException) -> tuple[str, int]:
-    """Return the message and the exit code. The message is one line, except for an exception in a user's own pool. An
-    error that no user can cause is raised again."""
+    """Return the message and the exit code. The message is one line, except for an exception in a user's own pool. Any
+    other error is raised again."""
     if isinstance(error, Interrupted | KeyboardInterrupt | typer.Abort):
         return _flat(error) or "stopped", 130
     if isinstance(error, UserError):
@@ -141,3 +143,51 @@ def _usage(error: BaseException) -> str:
 
 def _flat(error: BaseException) -> str:
     return excerpt(str(error), LONGEST)
+
+
+WAIT_SECONDS = 8.0
+"""Maximum delay with which the first process raises an error that all processes raise."""
+
+
+def one_error_for_all(command: Callable[..., None]) -> Callable[..., None]:
+    """If several processes run a command, only one prints an error; the others wait until torchrun ends them.
+    Processes that torchrun restarts do not print it again."""
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        if not given["distributed"]:
+            command(**given)
+            return
+        from cgipool.training.distributed.process_group import Lives
+
+        lives = Lives()
+        if lives.refused:
+            raise typer.Exit(2)
+        try:
+            command(**given)
+        except UserError as error:
+            _wait_for_first(error)
+            if lives.refused:
+                raise typer.Exit(2) from None
+            if not _may_pass_on_restart(error):
+                lives.note_refused()
+            raise
+
+    return run
+
+
+def _wait_for_first(error: UserError) -> None:
+    """Let the most informative process print an error: the first one, or the one that ended early."""
+    from cgipool.training.distributed.process_group import Abandoned, is_first
+
+    if isinstance(error, Abandoned):
+        time.sleep(2 * WAIT_SECONDS)
+    elif not is_first():
+        time.sleep(WAIT_SECONDS)
+
+
+def _may_pass_on_restart(error: UserError) -> bool:
+    """Whether a restart may succeed: without the process that has ended, or when the disk has space again."""
+    from cgipool.training.distributed.process_group import Abandoned
+
+    return isinstance(error, Abandoned) or isinstance(error.__context__, OSError)

@@ -8,15 +8,24 @@ import typer
 
 from cgipool.cli.direct import with_import
 from cgipool.cli.errors import Interrupted, exclude, say
-from cgipool.cli.launched import tell_of_jobs
-from cgipool.cli.options import ALLOW_CODE, CHANGES, DATA, DEVICE, METHOD, RECIPE, SAMPLE_WEIGHT, with_settings
+from cgipool.cli.options import (
+    ALLOW_CODE,
+    CHANGES,
+    DATA,
+    DEVICE,
+    METHOD,
+    RECIPE,
+    SAMPLE_WEIGHT,
+    suggest_jobs,
+    with_settings,
+)
 from cgipool.errors import UserError, counted
 
 AUTO = "Automatic choice"
 
 if TYPE_CHECKING:
     from cgipool.inference.fitted import FittedModel
-    from cgipool.training.recipe import Choose
+    from cgipool.training.presets import Choose
 
 
 @with_import
@@ -85,7 +94,7 @@ def fit(
     Checkpoints are kept in FILE.run: after an interruption, the same command with --resume continues. With --auto no
     method needs to be chosen: the search is kept in FILE.auto, and the same command continues it.
     """
-    from cgipool.training.recipe import parse_settings, resolve_recipe
+    from cgipool.training.presets import parse_settings, resolve_recipe
     from cgipool.training.settings import merged
 
     exclude("--resume", resume, "--overwrite", overwrite)
@@ -142,7 +151,7 @@ def _fit_one(data: str, out: Path, choose: "Choose", extra_graphs: str | None, r
         extra = None if extra_graphs is None else load_dataset(extra_graphs, unlabelled=True, progress=progress)
     recipe = choose(graphs.family, graphs.has_own_attributes, graphs.directed)
     nodes = graphs.n_nodes + (0 if extra is None else extra.n_nodes)
-    tell_of_jobs(run["ensemble"], on_a_cpu(run["method"], recipe, run["ensemble"], nodes), run["device"], run["jobs"])
+    suggest_jobs(run["ensemble"], on_a_cpu(run["method"], recipe, run["ensemble"], nodes), run["device"], run["jobs"])
     try:
         with reporting(None, recipe.epochs, recipe.patience, run["ensemble"]) as tell:
             model = fit_model(graphs, recipe=recipe, extra=extra, folder=folder, tell=tell, **run)

@@ -181,3 +181,21 @@ def parse_ratio(text: str) -> float | int:
         return float(text)
     except ValueError:
         raise UserError(f"--ratio must be a share in (0, 1], such as 0.8, or a number of nodes, not {text!r}") from None
+
+
+LONG = 60.0
+"""Estimated seconds from which --jobs is suggested."""
+
+
+def suggest_jobs(trainings: int, seconds: float, device: str, jobs: int) -> None:
+    """Suggest --jobs if several trainings follow one another without it. A step is too small to keep all cores busy."""
+    import torch
+
+    threads = torch.get_num_threads()
+    at_a_time = min(threads, trainings)
+    if device == "cpu" and jobs == 1 and at_a_time > 1 and seconds > LONG:
+        typer.echo(
+            f"the models train one after another, on {threads} cores each; --jobs {at_a_time} trains {at_a_time} in "
+            "parallel, which is faster but needs more memory",
+            err=True,
+        )

@@ -127,7 +127,7 @@ def name_of(report: "TrainingProgress", splits: int | None, ensemble: int) -> st
 
 def ending(report: "TrainingProgress", splits: int | None, ensemble: int) -> str:
     """The line about a finished split, member or model."""
-    best = f"best {report.best_epoch} with validation loss {report.val_loss:.4f}"
+    best = f"best {report.best_epoch} with validation {report.score}"
     return f"{name_of(report, splits, ensemble)}: {counted(report.epoch, 'epoch')}, {best}"
 
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cgipool.cli.errors import Interrupted, say
-from cgipool.cli.launched import tell_of_jobs
-from cgipool.cli.options import AT_ONCE, DEVICES, JOBS, LIMIT, POSITIVE, RETRY_FAILED, STORE
+from cgipool.cli.options import AT_ONCE, DEVICES, JOBS, LIMIT, POSITIVE, RETRY_FAILED, STORE, suggest_jobs
 from cgipool.errors import UserError, are, counted
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ def run_cells(
     estimate = Estimate(store, study.cells, devices[0], jobs)
     if on is None:
         left = [cell for cell in cells if not store.has(cell.key)]
-        tell_of_jobs(max(map(trainings_of, left), default=0), sum(map(estimate, left)), device, max(jobs, at_once))
+        suggest_jobs(max(map(trainings_of, left), default=0), sum(map(estimate, left)), device, max(jobs, at_once))
     options: dict[str, Any] = {"jobs": jobs, "retry_before": now() if retry_failed else ""}
     try:
         if on is not None:

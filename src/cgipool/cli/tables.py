@@ -62,6 +62,9 @@ def result_tables(result: "Result", title: str, out: Path | None, metric: str | 
     if many:
         alone = described(result.primary, float(np.mean(result.member_accuracy)), 2)
         shown.append(f"a single member: {alone} on average; epochs are those of the longest")
+    if result.columns:
+        where = "--json shows" if out is None else f"{out / 'result.json'} has"
+        shown.append(f"metrics are means over {len(result.columns)} target columns; {where} those of each column")
     return [*shown, f"saved in {out}"] if out else shown
 
 

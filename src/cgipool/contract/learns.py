@@ -27,7 +27,7 @@ from cgipool.model.network import Model
 from cgipool.pool import Sizes, method_named
 from cgipool.training.objective import objective
 from cgipool.training.optimiser import Adam
-from cgipool.training.recipe import PAPER
+from cgipool.training.presets import PAPER
 
 TRIES = 8
 """A gradient must reach each weight in at least one of this many networks; two are always tried."""

@@ -213,8 +213,8 @@ def _targets(graphs: "GraphSet") -> None:
             raise UserError(f"{where} has {counted(len(infinite), 'infinite value')}, first in graph {infinite[0]}")
         other = np.flatnonzero(~np.isnan(column) & ~np.isin(column, (0.0, 1.0)))
         if graphs.task == "multilabel" and other.size:
-            found = f"{column[other[0]]:g} in graph {other[0]}"
-            raise UserError(f"{where} has {counted(len(other), 'value')} other than 0 and 1 ({found}); use regression")
+            found = f"{counted(len(other), 'value')} other than 0 and 1 ({column[other[0]]:g} in graph {other[0]})"
+            raise UserError(f"{where} has {found}; for numbers use regression (GraphRegressor)")
 
 
 def _edges(graphs: "GraphSet") -> None:

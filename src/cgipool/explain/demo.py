@@ -24,7 +24,8 @@ from cgipool.training.folder import split_folder
 from cgipool.training.job import EVALUATION, Job, ProgressCallback
 from cgipool.training.loop import Training
 from cgipool.training.parallel import one_thread
-from cgipool.training.recipe import PAPER, Recipe
+from cgipool.training.presets import PAPER
+from cgipool.training.recipe import Recipe
 from cgipool.training.run import train
 
 EPOCHS = 50

@@ -22,12 +22,12 @@ from cgipool.pool import Sizes, method_named
 from cgipool.task.metrics import shown
 from cgipool.task.registry import task_of
 from cgipool.training.checkpoint import digest_of, load_tensors
-from cgipool.training.ensemble import member_folder
-from cgipool.training.folder import METRICS, split_folder
+from cgipool.training.folder import METRICS, member_folder, split_folder
 from cgipool.training.initial import read_encoder
 from cgipool.training.job import Diverged, Job, ProgressCallback, Start
 from cgipool.training.labels import check_own_loss, labelled_graphs, with_extra
-from cgipool.training.recipe import Recipe, resolve_recipe
+from cgipool.training.presets import resolve_recipe
+from cgipool.training.recipe import Recipe
 from cgipool.training.result import Log
 from cgipool.training.run import check_device, train_checked
 from cgipool.training.settings import OPTIMISER, setting_of

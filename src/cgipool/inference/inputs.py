@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cgipool.data.graphs import GraphSet
 from cgipool.data.names import Names
-from cgipool.errors import UserError, counted
+from cgipool.errors import UserError, counted, excerpt
 
 KINDS = "a GraphSet, or a list of PyG data, NetworkX graphs or SMILES"
 
@@ -70,12 +70,18 @@ def labels_of(y: Any, count: int) -> np.ndarray:
         raise _missing(y)
     if isinstance(y, list | tuple) and len({isinstance(label, str) for label in y}) > 1:
         raise UserError("y mixes strings with other types of labels")
+    if isinstance(y, list | tuple) and any(isinstance(label, list | tuple) and _has_text(label) for label in y):
+        raise UserError(f"y must hold one label for each graph, not lists of labels such as {excerpt(repr(y[0]), 60)}")
     labels = np.asarray(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.shape != (count,):
         raise UserError(f"y must hold {counted(count, 'label')}, one for each graph; its shape is {labels.shape}")
     return labels
+
+
+def _has_text(labels: Sequence[Any]) -> bool:
+    return any(isinstance(label, str) for label in labels)
 
 
 def _is_missing(label: Any) -> bool:
@@ -99,7 +105,7 @@ def encode_labels(y: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
         raise _missing(list(labels))
     if labels.dtype.kind == "f":
         if not np.isfinite(labels).all() or (labels != labels.round()).any():
-            raise UserError("y must hold class labels, not continuous values")
+            raise UserError("y must hold class labels; for continuous targets use GraphRegressor")
         labels = labels.astype(np.int64)
     try:
         classes, codes = np.unique(labels, return_inverse=True)

@@ -24,6 +24,7 @@ from cgipool.data.splits import KINDS, Split, random_splits
 from cgipool.errors import UserError, unknown
 from cgipool.pool import BY_NEGATIVE, method_named
 from cgipool.study.records import key_of, place_in_words
+from cgipool.training.presets import keyed
 from cgipool.training.recipe import Recipe
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -268,7 +269,7 @@ class Cell:
         source = source_of(self.method)
         own |= {} if source is None else {"source": source}
         own |= {} if self.task == "classification" else {"task": self.task}
-        recipe = self.recipe.keyed() | {"alpha": self.recipe.alpha_on(self.dataset)}
+        recipe = keyed(self.recipe) | {"alpha": self.recipe.alpha_on(self.dataset)}
         del recipe["alpha_proteins"]
         protocol = self.protocol.keyed()
         method = method_named(self.method)

@@ -28,7 +28,8 @@ from cgipool.study.cell import Cell, Protocol, of_kind, protocol_of
 from cgipool.study.records import key_of, place_in_words
 from cgipool.study.sets import Sets, family_in, origin_of, own_sets
 from cgipool.task.metrics import KNOWN, primary_of
-from cgipool.training.recipe import SETTINGS, Recipe, recipe_named, value_of
+from cgipool.training.presets import recipe_named, value_of
+from cgipool.training.recipe import SETTINGS, Recipe
 
 TEXTS = ("name", "title", "about", "source", "baseline", "curves")
 TABLES = ("protocol", "settings", "axes", "data", "published", *analysis.TABLES)

@@ -16,7 +16,8 @@ from cgipool.study.cell import Protocol, protocol_of
 from cgipool.study.plan import check_keys, check_name, check_settings, read_toml, recipe_of
 from cgipool.study.sets import Sets, family_in, own_sets, task_in
 from cgipool.task.metrics import KNOWN, Metric, primary_of
-from cgipool.training.recipe import SETTINGS, STRONG, Recipe, value_of
+from cgipool.training.presets import STRONG, value_of
+from cgipool.training.recipe import SETTINGS, Recipe
 
 BASE, WINNER = "base", "winner"
 

@@ -31,6 +31,8 @@ class Task(ABC):
     """One kind of target: its loss, its metrics and its predictions."""
 
     name: ClassVar[str]
+    ignores: ClassVar[tuple[str, ...]] = ()
+    """Settings of a recipe that its loss does not read."""
 
     def __init__(self, columns: tuple[str, ...]) -> None:
         self.columns = columns
@@ -57,15 +59,15 @@ class Task(ABC):
 
     @abstractmethod
     def constants(self, graphs: GraphSet, ids: NDArray[Any], class_weight: str | None) -> Tensor:
-        """What the loss needs to know of the training graphs, as one float32 tensor: it can be stacked over splits."""
+        """Constants of the loss from the training graphs, as one float32 tensor that can be stacked over splits."""
 
     @abstractmethod
     def baseline(self, graphs: GraphSet, ids: NDArray[Any], weight: Floats | None = None) -> list[float]:
-        """[O] the best constant prediction for these graphs, without looking at a graph."""
+        """[O] the best constant prediction for these graphs."""
 
     @abstractmethod
     def baseline_output(self, values: Tensor) -> Tensor:
-        """[O] the network's outputs that stand for a constant prediction; regression has targets of mean 0."""
+        """[O] the network's outputs for a constant prediction; targets of regression have mean 0."""
 
     @abstractmethod
     def loss(
@@ -85,7 +87,7 @@ class Task(ABC):
 
     @abstractmethod
     def mass(self, truth: Truth | Batch, constants: Tensor, weight: Tensor) -> Tensor:
-        """What `loss` is a mean over: the sum of weights, a scalar. Means of batches are combined by it."""
+        """The sum of the weights in the mean `loss`, a scalar, by which the losses of batches are combined."""
 
     @abstractmethod
     def score(

@@ -81,6 +81,9 @@ METRICS: dict[str, dict[str, Metric]] = {
 }
 """By task and name. The first of a task is the primary one, by which models are compared."""
 
+BASELINES = {"classification": "Majority class", "regression": "Mean target", "multilabel": "Label rates"}
+"""By task: the title of the baseline that looks at no graph."""
+
 PER_COLUMN = "per_column"
 """The name under which the metrics of a split hold those of every target column."""
 
@@ -107,7 +110,7 @@ def primary_of(task: str) -> str:
 
 
 def titles_of(task: str) -> dict[str, str]:
-    """How the metrics of a task are headed in tables."""
+    """The column headings of the metrics of a task."""
     if task == "classification":
         return TITLES
     return {name: f"{metric.title}, %" if metric.percent else metric.title for name, metric in METRICS[task].items()}

@@ -13,20 +13,17 @@ from torch import Tensor
 
 from cgipool.data.batch import Batch
 from cgipool.data.graphs import GraphSet
-from cgipool.task.base import Floats, Task, Truth
-from cgipool.task.device import LABELS, nan_mean
+from cgipool.task.base import Floats, Truth
+from cgipool.task.columns import ColumnTask, known_targets
+from cgipool.task.device import LABELS
 from cgipool.task.metrics import label_report
 
 
-class MultiLabel(Task):
+class MultiLabel(ColumnTask):
     """A sigmoid for each column."""
 
     name = "multilabel"
-
-    def targets(self, graphs: GraphSet, ids: NDArray[Any]) -> NDArray[Any]:
-        """[n, T]."""
-        assert graphs.targets is not None
-        return np.asarray(graphs.targets[ids])
+    on_device = LABELS
 
     def constants(self, graphs: GraphSet, ids: NDArray[Any], class_weight: str | None) -> Tensor:
         """[2, T] the weights of 0 and of 1 in each column: ones, or n / (2 · count) for "balanced"."""
@@ -49,49 +46,23 @@ class MultiLabel(Task):
         """The log-odds of the rates, within ± 16."""
         return torch.logit(values, eps=1e-7)
 
-    def loss(
-        self,
-        output: Tensor,
-        truth: Truth | Batch,
-        constants: Tensor,
-        weight: Tensor,
-        smoothing: float = 0.0,
-        focal: float = 0.0,
+    def _losses(
+        self, output: Tensor, truth: Truth | Batch, constants: Tensor, smoothing: float, focal: float
     ) -> Tensor:
-        """Weighted mean of binary cross-entropies over known values; a smoothed label is y (1 − ε) + ε / 2."""
-        target, each = self._known(output, truth, constants, weight)
-        target = target * (1.0 - smoothing) + 0.5 * smoothing
+        """Binary cross-entropies; a smoothed label is y (1 − ε) + ε / 2."""
+        target = known_targets(truth) * (1.0 - smoothing) + 0.5 * smoothing
         loss = F.softplus(output) - output * target
         if focal > 0.0:
             # 1 − p = σ(−s), where s is the output for a true 1 and its negative for a true 0.
             sign = torch.where(truth.targets > 0.5, -torch.ones_like(output), torch.ones_like(output))
             loss = loss * torch.exp(focal * F.logsigmoid(sign * output))
-        return (loss * each).sum() / each.sum().clamp(min=1e-12)
+        return loss
 
-    def mass(self, truth: Truth | Batch, constants: Tensor, weight: Tensor) -> Tensor:
-        """The weights of all known values."""
-        return self._known(truth.targets, truth, constants, weight)[1].sum()
-
-    def score(
-        self, output: Tensor, truth: Truth | Batch, constants: Tensor, there: Tensor, metric: str | None = None
-    ) -> Tensor:
-        """The mean of a metric over columns, by default of the ROC-AUC over columns that have both values."""
-        return self.measured(metric or self.primary, self.predictions(output, constants), truth, there)
-
-    def measured(
-        self, metric: str, predictions: Tensor, truth: Truth | Batch, there: Tensor, positive: int | None = None
-    ) -> Tensor:
-        """The mean of a metric over the columns where it is defined."""
-        known = ~truth.targets.isnan() & (there > 0).unsqueeze(1)
-        target = torch.where(known, truth.targets.double(), torch.zeros_like(predictions))
-        return nan_mean(LABELS[metric](predictions, target, known.double()))
-
-    def _known(self, output: Tensor, truth: Truth | Batch, constants: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """[B, T] the targets with 0 in gaps, and their weights, 0 in gaps."""
-        known = ~truth.targets.isnan()
-        target = torch.where(known, truth.targets, torch.zeros_like(truth.targets))
+    def _weights(self, truth: Truth | Batch, constants: Tensor, weight: Tensor) -> Tensor:
+        """The weights of graphs times those of their values 0 and 1."""
+        target = known_targets(truth)
         of_value = constants[0] * (1.0 - target) + constants[1] * target
-        return target, weight.unsqueeze(1) * known * of_value
+        return weight.unsqueeze(1) * ~truth.targets.isnan() * of_value
 
     def predictions(self, output: Tensor, constants: Tensor) -> Tensor:
         """The probability of 1 in each column."""

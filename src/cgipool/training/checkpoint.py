@@ -77,8 +77,8 @@ class State:
 
     @cached_property
     def _followed(self) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]:
-        """The averages, what they follow, and the buffers among that, by name: to look them up in every step would take
-        longer than to average them."""
+        """The averages, the current values, and the buffers among these, by name. Cached, because looking them up takes
+        longer than averaging them."""
         assert self.average is not None
         buffers = dict(self.network.named_buffers())
         averages = dict(self.average.named_parameters()) | dict(self.average.named_buffers())

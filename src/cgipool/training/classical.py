@@ -55,7 +55,7 @@ def train_classical(job: Job, graphs: GraphSet, tell: ProgressCallback) -> None:
 
 
 def examples_of(job: Job, graphs: GraphSet, task: Task, labels: bool) -> Examples:
-    """What a job's method learns from."""
+    """The training data and settings for a job's method."""
     recipe, split = job.recipe, job.split
     return Examples(
         graphs,
@@ -71,7 +71,7 @@ def examples_of(job: Job, graphs: GraphSet, task: Task, labels: bool) -> Example
 
 
 def _size(fitted: Fitted) -> int:
-    """The numbers that were learned."""
+    """The number of learned parameters."""
     return sum(
         values.size for name, values in fitted.arrays.items() if name in ("weight", "bias", "value", "threshold")
     )

@@ -28,12 +28,14 @@ from cgipool.data.graphs import GraphSet
 from cgipool.data.splits import Split, write_splits
 from cgipool.errors import UserError
 from cgipool.files import lock, open_without_links, read_json, write_atomically, write_json
-from cgipool.pool import method_named
 from cgipool.task.base import Task
+from cgipool.task.metrics import classes_of
 from cgipool.training.checkpoint import save_tensors
+from cgipool.training.initial import reads_edges
 from cgipool.training.job import Diverged, Job
-from cgipool.training.recipe import ADDED, Recipe
-from cgipool.training.result import PROBABILITIES, Log, write_row
+from cgipool.training.presets import ADDED
+from cgipool.training.recipe import Recipe
+from cgipool.training.result import PROBABILITIES, Log, Result, read_row, write_row
 from cgipool.version import __version__
 
 LOCK = ".lock"
@@ -77,6 +79,11 @@ def _is_open(path: Path, handle: int) -> bool:
 def split_folder(folder: Path, index: int) -> Path:
     """Return the folder of one split in the folder of a run."""
     return folder / f"split-{index:03d}"
+
+
+def member_folder(folder: Path, member: int) -> Path:
+    """Return the folder of one member in the folder of a split."""
+    return folder / f"member-{member:02d}"
 
 
 @contextlib.contextmanager
@@ -175,16 +182,16 @@ def identity_of(
     for split in splits:
         for side in (split.train, split.val, split.test):
             drawn.update(side.tobytes())
-    told: dict[str, Any] = {}
+    more: dict[str, Any] = {}
     if recipe.descriptor_columns:
         texts = [graphs.column(name) for name in recipe.descriptor_columns]
-        told["descriptors"] = hashlib.sha256(json.dumps(texts).encode()).hexdigest()
+        more["descriptors"] = hashlib.sha256(json.dumps(texts).encode()).hexdigest()
     if sample_weight is not None:
-        told["sample_weight"] = hashlib.sha256(sample_weight.tobytes()).hexdigest()
-    return told | {
+        more["sample_weight"] = hashlib.sha256(sample_weight.tobytes()).hexdigest()
+    return more | {
         "dataset": graphs.name,
         "graphs": graphs.n_graphs,
-        "content": content_read(graphs, recipe.edges_read_by(method_named(method))),
+        "content": content_read(graphs, reads_edges(recipe, method)),
         "method": method,
         "recipe": recipe.to_json(),
         "seed": seed,
@@ -242,6 +249,26 @@ def finish_split(job: Job, best: dict[str, Tensor], outcome: SplitOutcome, log: 
     }
     write_row(job.folder, result)
     (job.folder / CHECKPOINT).unlink(missing_ok=True)
+
+
+def finish_run(folder: Path, graphs: GraphSet, jobs: Sequence[Job], seconds: float, ensemble: int = 1) -> Result:
+    """Collect the rows of all splits and write the whole result."""
+    one, recipe = jobs[0], jobs[0].recipe
+    result = Result(
+        graphs.name,
+        one.method,
+        recipe.name,
+        recipe.changes(),
+        one.seed,
+        seconds,
+        [read_row(job.folder) for job in jobs],
+        ensemble,
+        task=graphs.task,
+        classes=classes_of(graphs) if graphs.task == "classification" else None,
+        columns=graphs.target_names,
+    )
+    write_json(folder / "result.json", result.to_json())
+    return result
 
 
 def give_up(job: Job, epoch: int, best: dict[str, Tensor], best_epoch: int) -> NoReturn:

@@ -26,6 +26,14 @@ ENCODER = "encoder.json"
 """In a split's folder."""
 
 
+def reads_edges(recipe: Recipe, method: str) -> bool:
+    """Whether a method reads edge data: through its convolution, or in its kernel."""
+    chosen = method_named(method)
+    if chosen.classical:
+        return recipe.kernel_edges and chosen.reads("kernel_edges")
+    return recipe.reads_edges and chosen.reads("conv")
+
+
 def fit_encoder(job: Job, graphs: GraphSet) -> Encoder:
     """Fit the encoder of the input features on the split's training graphs. A continued training keeps its own."""
     if job.start is not None:
@@ -111,7 +119,7 @@ def model_of(
 
 
 def input_size(encoder: Encoder) -> InputSize:
-    """The width of what an encoder gives a model to read."""
+    """The size of an encoder's output, which is the model's input."""
     of_edges = encoder.edges
     edges = None if of_edges is None else InputSize(of_edges.columns, of_edges.n_floats, of_edges.others)
     descriptors = 0 if encoder.descriptors is None else encoder.descriptors.width

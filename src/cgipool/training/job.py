@@ -1,7 +1,6 @@
-"""A job, which is the training of one split, and the reports of its progress."""
+"""A job (the training of one split) and the reports of its progress."""
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +21,7 @@ INIT, ORDER, STEP, EVALUATION, MEMBER = range(5)
 
 
 class Start(NamedTuple):
-    """A trained model that a training continues. All but the weights stays as it is."""
+    """A trained model whose training continues. Only its weights change."""
 
     encoder: Encoder
     weights: Sequence[dict[str, Tensor]]
@@ -32,7 +31,7 @@ class Start(NamedTuple):
     scaling: Sequence[Sequence[float]]
     """The means and standard deviations of regression targets; empty for other tasks."""
     digest: str
-    """Of the weights: a run can be resumed only from the same ones."""
+    """Digest of the weights. A run can only be resumed with the same ones."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Job:
     sample_weight: np.ndarray | None = field(default=None, compare=False, repr=False)
     """[G] weight of each graph of the data set in the losses; None: equal weights."""
     start: Start | None = field(default=None, compare=False, repr=False)
-    """What the training continues; None: it starts from random weights."""
+    """The model whose training continues; None: random initial weights."""
 
     @property
     def number(self) -> tuple[int, int]:
@@ -85,18 +84,20 @@ class Progress(NamedTuple):
     split: int
     epoch: int
     val_loss: float
+    """At the end of a split, that of the best epoch."""
     val_score: float
-    """The task's primary metric on the validation graphs: for classification, the accuracy."""
+    """A metric of the validation graphs; at the end of a split, what early stopping watches, in the best epoch."""
     best_epoch: int
+    metric: str
+    """The name of `val_score`: the metric that early stopping watches. If it watches the loss, the task's primary
+    metric, and at the end of a split "loss"."""
     done: bool = False
     member: int = 0
-    metric: str = "accuracy"
-    """The name of that metric."""
 
     @property
     def score(self) -> str:
-        """The metric and its value, as shown to a person."""
-        return described(self.metric, self.val_score)
+        """The metric and its value in words."""
+        return f"loss {self.val_loss:.4f}" if self.metric == "loss" else described(self.metric, self.val_score)
 
 
 ProgressCallback = Callable[[Progress], None]
@@ -111,7 +112,7 @@ def printing(every: int, ensemble: bool) -> ProgressCallback:
         who = f"member {progress.member}, " if ensemble else ""
         if progress.done:
             end = f"done after {progress.epoch} epochs, best epoch {progress.best_epoch}"
-            print(f"{who}{end}, validation loss {progress.val_loss:.4f}", flush=True)
+            print(f"{who}{end}, validation {progress.score}", flush=True)
         else:
             found = f"validation loss {progress.val_loss:.4f}, {progress.score}"
             print(f"{who}epoch {progress.epoch}: {found}, best epoch {progress.best_epoch}", flush=True)
@@ -119,9 +120,18 @@ def printing(every: int, ensemble: bool) -> ProgressCallback:
     return tell
 
 
-def finished(job: Job, epochs: int, val_loss: float, best_epoch: int) -> Progress:
-    """Return the final progress report of a job."""
-    return Progress(job.split.index, epochs, val_loss, math.nan, best_epoch, done=True, member=job.member)
+def reported(job: Job, primary: str, epoch: int, scores: Mapping[str, float], best_epoch: int) -> Progress:
+    """Return the progress report of an epoch. `scores` are its validation loss and metrics; `primary` is the task's."""
+    metric = primary if job.recipe.stop_by == "loss" else job.recipe.stop_by
+    found = scores["val_loss"], scores[f"val_{metric}"]
+    return Progress(job.split.index, epoch, *found, best_epoch, metric, member=job.member)
+
+
+def finished(job: Job, epochs: int, val_loss: float, best_epoch: int, score: float | None = None) -> Progress:
+    """Return the final progress report of a job. `score` is the metric in the best epoch that early stopping watches;
+    None: it watches the loss."""
+    found, metric = (val_loss, "loss") if score is None else (score, job.recipe.stop_by)
+    return Progress(job.split.index, epochs, val_loss, found, best_epoch, metric, done=True, member=job.member)
 
 
 class Diverged(UserError):

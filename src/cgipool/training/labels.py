@@ -1,9 +1,13 @@
-"""Which training graphs have labels that are used: the others count in the method's own loss alone."""
+"""Labels in training: which graphs have labels that are used (the others count only in the method's own loss), and
+batches in which every class is equally frequent."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from cgipool.data.graphs import GraphSet
 from cgipool.data.join import merge
@@ -11,15 +15,17 @@ from cgipool.data.splits import Ids
 from cgipool.errors import UserError, counted
 from cgipool.pool import method_named
 from cgipool.training.job import Job
+from cgipool.training.objective import own_weight
 from cgipool.training.recipe import Recipe
 
 LABELLED = 5
-"""The purpose of the draw of labelled graphs, beside those of a job's keys."""
+"""Purpose of the random draw of labelled graphs. It differs from those of job.py."""
 
 
 def labelled_graphs(job: Job, graphs: GraphSet) -> Ids:
-    """The training graphs of a split whose targets are used: those of positive weight, or a share of them drawn by
-    class. The draw depends on the seed and the split, so all methods and members of an ensemble use the same ones."""
+    """The training graphs of a split whose targets are used: those of positive weight, or a share of
+    them, stratified by class. The draw depends only on the seed and the split, so that all methods and all members of
+    an ensemble use the same graphs."""
     train = job.split.train if job.sample_weight is None else job.split.train[job.sample_weight[job.split.train] > 0]
     share = job.recipe.labelled
     if share == 1.0:
@@ -42,7 +48,7 @@ def labelled_graphs(job: Job, graphs: GraphSet) -> Ids:
 def task_weights(job: Job, graphs: GraphSet) -> NDArray[np.float32] | None:
     """[G] the weights of all graphs in the task's loss: 0 for training graphs whose targets are not used. None: all 1.
 
-    The method's own loss counts these graphs as well: that is how it can learn from graphs without labels.
+    The method's own loss uses these graphs as well, so it can learn from graphs without labels.
     """
     if job.recipe.labelled == 1.0:
         return job.sample_weight
@@ -52,13 +58,13 @@ def task_weights(job: Job, graphs: GraphSet) -> NDArray[np.float32] | None:
 
 
 def check_own_loss(method: str, recipe: Recipe, dataset: str) -> None:
-    """Raise UserError unless graphs without labels count in some loss of a method."""
+    """Raise UserError unless a method has a loss that uses graphs without labels."""
     chosen = method_named(method)
     reads_targets = recipe.negative == "sufficient" and chosen.reads("negative")
-    if reads_targets or recipe.own_weight(chosen, dataset, 1) == 0.0:
+    if reads_targets or own_weight(recipe, method, dataset, 1) == 0.0:
         raise UserError(
-            "graphs without labels need a method with a loss that reads no labels, such as cgi with alpha above 0 "
-            f'and any kind of negatives but "sufficient"; {method} with these settings has none'
+            "graphs without labels need a method with an unsupervised loss, such as cgi with alpha above 0 and any "
+            f'negative except "sufficient"; {method} with these settings has none'
         )
 
 
@@ -81,3 +87,31 @@ def with_extra(
     )
     weight = np.ones(graphs.n_graphs) if sample_weight is None else np.asarray(sample_weight, np.float64)
     return merge([replace(graphs, node_truth=None, checked=True), alike]), np.concatenate([weight, np.zeros(count)])
+
+
+class Balance(NamedTuple):
+    """Turns the order of an epoch into a balanced one of the same length: every class occurs equally often, and the
+    graphs of rare classes are repeated. Shapes: n training graphs of a split."""
+
+    stratum: Tensor
+    """[…, n] the class of each training graph; for several 0/1 columns, whether any of them is 1."""
+    place: Tensor
+    """[…, n] for each place of the balanced order, the place to take from the order sorted by class."""
+
+    @classmethod
+    def of(cls, job: Job, graphs: GraphSet) -> "Balance | None":
+        """The balance of a job's training graphs; None unless its recipe asks for it."""
+        if not job.recipe.balanced_batches:
+            return None
+        train = job.split.train
+        stratum = graphs.y[train] if graphs.targets is None else (graphs.targets[train] == 1.0).any(1)
+        _, stratum, count = np.unique(stratum, return_inverse=True, return_counts=True)
+        turn, number = np.arange(len(train)) % len(count), np.arange(len(train)) // len(count)
+        place = (count.cumsum() - count)[turn] + number % count[turn]
+        return cls(torch.from_numpy(stratum), torch.from_numpy(place))
+
+    def reordered(self, order: Tensor) -> Tensor:
+        """[…, n] places of training graphs: classes take turns; a class that is used up starts again."""
+        stratum, place = (table.expand_as(order) for table in self)
+        by_class = order.gather(-1, stratum.gather(-1, order).argsort(dim=-1, stable=True))
+        return by_class.gather(-1, place)

@@ -19,15 +19,14 @@ from cgipool.model.network import Model
 from cgipool.pool import method_named
 from cgipool.task.base import Truth
 from cgipool.task.registry import task_of
-from cgipool.training.balance import Balance
 from cgipool.training.checkpoint import State, copy_of, load_state, save_state
 from cgipool.training.classical import train_classical
 from cgipool.training.evaluate import Chunks, Evaluation, chunks, evaluate
 from cgipool.training.folder import CHECKPOINT, METRICS, SplitOutcome, finish_split, give_up, tested
 from cgipool.training.initial import constants_of, fit_encoder, prepared, write_encoder
-from cgipool.training.job import EVALUATION, STEP, Job, Progress, ProgressCallback, epoch_ids, finished
-from cgipool.training.labels import task_weights
-from cgipool.training.objective import objective, scores_of, truth_of, watched
+from cgipool.training.job import EVALUATION, STEP, Job, ProgressCallback, epoch_ids, finished, reported
+from cgipool.training.labels import Balance, task_weights
+from cgipool.training.objective import best_score, objective, own_weight, scores_of, truth_of, watched
 from cgipool.training.optimiser import Adam, by_decay
 from cgipool.training.result import Log
 
@@ -83,7 +82,7 @@ class Training:
 
     def own_weight(self, epoch: int) -> float:
         """Return the weight of the method's own loss in an epoch."""
-        return self.recipe.own_weight(method_named(self.job.method), self.batcher.graphs.name, epoch)
+        return own_weight(self.recipe, self.job.method, self.batcher.graphs.name, epoch)
 
     def step(self, ids: np.ndarray, key: int, own_weight: float) -> Tensor:
         """Compute the gradients of one batch's loss, replacing earlier ones, and return the loss."""
@@ -170,9 +169,8 @@ class Training:
             if time.monotonic() - saved >= SAVE_SECONDS:
                 self.save()
                 saved = time.monotonic()
-            numbers = (state.epoch, val_loss, scores[f"val_{self.task.primary}"], state.best_epoch)
             try:
-                tell(Progress(self.job.split.index, *numbers, member=self.job.member, metric=self.task.primary))
+                tell(reported(self.job, self.task.primary, state.epoch, scores, state.best_epoch))
             except KeyboardInterrupt:  # the callback may end the training; nothing is lost
                 self.save()
                 raise
@@ -220,4 +218,5 @@ def _train_split(training: Training, tell: ProgressCallback) -> None:
     weights = sum(p.numel() for p in state.network.parameters())
     outcome = SplitOutcome(weights, state.epoch, state.best_epoch, state.record.loss, metrics, probabilities)
     finish_split(job, state.best, outcome, log, training.seconds)
-    tell(finished(job, state.epoch, state.record.loss, state.best_epoch))
+    best = best_score(training.task, job.recipe.stop_by, state.record.watched)
+    tell(finished(job, state.epoch, state.record.loss, state.best_epoch, best))

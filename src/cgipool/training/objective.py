@@ -14,7 +14,11 @@ from cgipool.data.graphs import GraphSet
 from cgipool.data.splits import Split
 from cgipool.errors import UserError
 from cgipool.model.network import Output
+from cgipool.pool import method_named
 from cgipool.task.base import Task, Truth
+from cgipool.task.registry import task_of
+from cgipool.training.presets import PAPER
+from cgipool.training.recipe import Recipe
 
 
 def objective(
@@ -44,10 +48,15 @@ def objective(
     if isinstance(own_weight, float) and own_weight == 0.0:
         return loss
     own = output.own_loss
-    if output.readings:  # their targets are known here, not where they are made
+    if output.readings:  # computed here, where the targets are known
         read = torch.stack([task.loss(logits, batch, constants, there) for logits in output.readings]).sum()
         own = own + read * (1.0 if batch.share is None else batch.share.weight) / output.levels
     return loss + own_weight * own
+
+
+def own_weight(recipe: Recipe, method: str, dataset: str, epoch: int) -> float:
+    """Return the weight of a method's own loss on a data set in an epoch."""
+    return method_named(method).weight(recipe.alpha_on(dataset), epoch, recipe.own_loss)
 
 
 def checked_weights(given: ArrayLike, count: int, splits: Sequence[Split]) -> NDArray[np.float32]:
@@ -64,7 +73,7 @@ def checked_weights(given: ArrayLike, count: int, splits: Sequence[Split]) -> ND
     for split in splits:
         for side, ids in (("training", split.train), ("validation", split.val)):
             if not weight[ids].any():
-                raise UserError(f"sample_weight is 0 for all {side} graphs of split {split.index}")
+                raise UserError(f"sample_weight is zero for all {side} graphs of split {split.index}")
     return (weight / weight.mean()).astype(np.float32)
 
 
@@ -92,9 +101,25 @@ def watched(task: Task, stop_by: str, scores: Mapping[str, Value]) -> Value:
     return -value if stop_by != "loss" and task.metrics[stop_by].higher else value
 
 
-def check_stop_by(task: Task, stop_by: str, splits: Sequence[Split], graphs: GraphSet) -> None:
-    """Raise UserError unless the task has the metric that early stopping watches, and it is defined for the validation
-    graphs of every split."""
+def best_score(task: Task, stop_by: str, best: float) -> float | None:
+    """Return the watched metric of the best epoch from its value of `watched`; None if early stopping watches the
+    loss."""
+    return None if stop_by == "loss" else watched(task, stop_by, {f"val_{stop_by}": best})
+
+
+def check_task(graphs: GraphSet, recipe: Recipe, splits: Sequence[Split]) -> None:
+    """Raise UserError if a changed setting has no meaning for the task of a data set, or if `stop_by` is not defined
+    for it. Settings that come from a preset are not checked: some tasks ignore them."""
+    task = task_of(graphs)
+    for name, value in recipe.changes().items():
+        if name in task.ignores and value != getattr(PAPER, name):
+            advice = "; use sample_weight" if name == "class_weight" else ""
+            raise UserError(f"{name} is for classes and 0/1 columns; the targets of {graphs.name} are numbers{advice}")
+    _check_stop_by(task, recipe.stop_by, splits, graphs)
+
+
+def _check_stop_by(task: Task, stop_by: str, splits: Sequence[Split], graphs: GraphSet) -> None:
+    """Raise UserError unless the task has the metric, and it is defined for the validation graphs of every split."""
     if stop_by == "loss":
         return
     if stop_by not in task.metrics:

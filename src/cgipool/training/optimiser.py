@@ -48,7 +48,7 @@ def update(weights: Sequence[Tensor], moments: Sequence[Moments], rate: float | 
 
 
 def by_decay(names: Iterable[str], recipe: Recipe, method: str) -> dict[float, list[str]]:
-    """The names of weights by their weight decay, in order: critics may have one of their own."""
+    """The names of weights by their weight decay, in order. Critics may have their own."""
     own = recipe.critic_weight_decay
     if own is None or not method_named(method).reads("critic_weight_decay"):
         return {recipe.weight_decay: list(names)}
@@ -59,7 +59,7 @@ def by_decay(names: Iterable[str], recipe: Recipe, method: str) -> dict[float, l
 
 
 class Adam:
-    """The optimiser of one network. `weight_decay` is a number, or by number the weights that it acts on."""
+    """The optimiser of one network. `weight_decay` is one number, or maps numbers to the weights they apply to."""
 
     def __init__(
         self, weights: Iterable[Tensor], rate: float, weight_decay: float | Mapping[float, Sequence[Tensor]] = 0.0

@@ -24,7 +24,7 @@ from cgipool.training.loop import train_split
 
 
 def train_in_processes(trainings: list[Job], graphs: GraphSet, jobs: int, tell: ProgressCallback) -> None:
-    """Train `jobs` trainings at a time. If one fails, or on Ctrl-C, the others write their checkpoints first."""
+    """Run `jobs` trainings at a time. If one fails, or on Ctrl-C, the others write checkpoints before they end."""
     context = multiprocessing.get_context("spawn")
     messages, stop = context.Queue(), context.Event()
     try:

@@ -4,16 +4,11 @@
 """
 
 import math
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
-from types import NoneType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
-from cgipool.errors import UserError, check_ratio, excerpt, unknown
-from cgipool.training.settings import INPUT, OPTIMISER, check_settings, merged, parse_value, setting, types_of
-
-if TYPE_CHECKING:
-    from cgipool.pool.method import Method
+from cgipool.errors import UserError, check_ratio, unknown
+from cgipool.training.settings import INPUT, OPTIMISER, check_settings, setting
 
 ALPHA_BY_DATASET = {"PROTEINS": "alpha_proteins"}
 """Data sets for which the paper gives a separate α, and the setting that holds it."""
@@ -29,9 +24,7 @@ class Recipe:
     name: str = "paper"
     """The name of this set of settings."""
     form: str = setting(
-        "paper",
-        "Form of a pooling method that has two: paper or released.",
-        choices=("paper", "released"),
+        "paper", "Form of a pooling method that has two: paper or released.", choices=("paper", "released")
     )
     conv: str = setting(
         "gcn",
@@ -54,21 +47,14 @@ class Recipe:
         "Paper: plain.",
         choices=("plain", "unit"),
     )
-    width: int = setting(
-        128,
-        "Dimension of node embeddings.",
-        "Paper: 128.",
-        least=2,  # the head's second layer is half as wide
-    )
+    width: int = setting(128, "Dimension of node embeddings.", "Paper: 128.", least=2)  # the head halves it
     levels: int = setting(3, "Number of levels (convolution, pooling, readout).", "Paper: 3.", least=1)
     convs_per_level: int = setting(1, "Convolutions before each pool.", "Paper: 1.", least=1)
-    residual: bool = setting(
-        False, "Add to each convolution's result what went in, where both have one width.", "Paper: no."
-    )
+    residual: bool = setting(False, "Add a convolution's input to its output where the widths are equal.", "Paper: no.")
     directed: bool = setting(
         False,
-        "Convolve along the edges and against them, with separate weights. For sets imported with --directed, where "
-        "it is used unless told otherwise.",
+        "Convolve along the edges and against them, with separate weights. On by default for sets imported with "
+        "--directed.",
         "Paper: no.",
     )
     readout: str = setting(
@@ -95,16 +81,15 @@ class Recipe:
     )
     negative: str = setting(
         "learned",
-        "What CGIPool's mutual-information loss holds the real graph against: learned (the fake graph of the paper), "
-        "random (as cgi-rs), batch (other graphs), complement (the dropped nodes), predict or sufficient (see "
-        "docs/reference/methods.md).",
+        "Negatives of CGIPool's mutual-information loss: learned (the fake graph of the paper), random (as cgi-rs), "
+        "batch (other graphs), complement (the dropped nodes), predict or sufficient (see docs/reference/methods.md).",
         "Paper: learned.",
         choices=("learned", "random", "batch", "complement", "predict", "sufficient"),
         noun="kind of negatives",
     )
     encoding: str = setting(
         "plain",
-        "Encodings that CGIPool's discriminator reads: plain, or unit (without their size, and so that of the gates).",
+        "Encodings that CGIPool's discriminator reads: plain, or unit (rescaled to one size, which hides the gates).",
         "Paper: plain.",
         choices=("plain", "unit"),
     )
@@ -129,7 +114,7 @@ class Recipe:
     )
     dropout_epochs: int | None = setting(
         None,
-        "Use dropout in this many first epochs only; none: in all.",
+        "Use dropout only in this many first epochs; none: in all.",
         "Released: 1, as its training flag is never set again.",
         least=0,
     )
@@ -145,7 +130,7 @@ class Recipe:
     weight_decay: float = setting(0.0001, "L2 penalty of Adam.", "Paper: 0.0001. Released: 0.001.", OPTIMISER, least=0)
     critic_weight_decay: float | None = setting(
         None,
-        "L2 penalty on what only the mutual-information loss trains, such as its discriminator; none: weight_decay.",
+        "L2 penalty on weights that only the mutual-information loss trains (the discriminator); none: weight_decay.",
         "Paper: none of its own.",
         OPTIMISER,
         least=0,
@@ -174,7 +159,7 @@ class Recipe:
     )
     patience: int = setting(
         100,
-        "Stop after this many epochs without an improvement of what stop_by names.",
+        "Stop after this many epochs without an improvement of stop_by.",
         "Paper: 100.",
         OPTIMISER,
         least=1,
@@ -206,60 +191,48 @@ class Recipe:
     )
     attributes: bool = setting(
         False,
-        "Also use node attributes. train, fit and compare do so for your own data sets unless told otherwise.",
+        "Also use node attributes. On by default for your own data sets in train, fit and compare.",
         "Paper: no, although PROTEINS has them.",
         INPUT,
     )
     featurizer: str = setting(
         "auto",
-        "Columns of molecules that are read: labels (8 of atoms, 2 of bonds), atoms-and-bonds (all), or auto (all, but "
-        "labels for sets of the catalogue). Only conv=gine and conv=transformer read bonds.",
-        "Paper: its sets have no more than labels.",
+        "Features of molecules: labels (8 of atoms, 2 of bonds), atoms-and-bonds (all), or auto (all, but labels for "
+        "sets of the catalogue). Only conv=gine and conv=transformer read bonds.",
+        "Paper: its data sets have only labels.",
         INPUT,
         choices=("auto", "labels", "atoms-and-bonds"),
     )
     wl: int = setting(
-        0,
-        "Rounds of Weisfeiler-Lehman colours, which become further node categories.",
-        "Paper: none.",
-        INPUT,
-        least=0,
+        0, "Rounds of Weisfeiler-Lehman colours, added as node categories.", "Paper: none.", INPUT, least=0
     )
     rwse: int = setting(
-        0,
-        "Random-walk encoding: the return probabilities of so many steps become node attributes.",
-        "Paper: none.",
-        INPUT,
-        least=0,
+        0, "Steps of the random-walk encoding, added as node attributes; 0: none.", "Paper: none.", INPUT, least=0
     )
     lappe: int = setting(
-        0,
-        "Laplacian encoding: the absolute entries of so many eigenvectors become node attributes.",
-        "Paper: none.",
-        INPUT,
-        least=0,
+        0, "Eigenvectors of the Laplacian encoding, added as node attributes; 0: none.", "Paper: none.", INPUT, least=0
     )
-    kernel_edges: bool = setting(True, "Use edge labels in the methods wl and wl-oa, where there are any.", "", INPUT)
+    kernel_edges: bool = setting(True, "Use edge labels, if there are any, in the methods wl and wl-oa.", "", INPUT)
     descriptors: str = setting(
         "",
-        "Columns of your table with numbers for whole graphs, separated by commas; they join the readout.",
+        "Numeric columns of your table, separated by commas, that are concatenated to the readout.",
         "Paper: none.",
         INPUT,
         metavar="COLUMNS",
     )
     impute: str = setting(
         "none",
-        "What to do where a descriptor is missing: none (an error), or mean (that of the training graphs).",
+        "Missing descriptors: none (an error), or mean (replaced by the mean of the training graphs).",
         "Paper: none.",
         INPUT,
         choices=("none", "mean"),
     )
     rdkit_descriptors: bool = setting(
-        False, "For molecules: RDKit's 2D descriptors join the readout.", "Paper: none.", INPUT
+        False, "For molecules: concatenate RDKit's 2D descriptors to the readout.", "Paper: none.", INPUT
     )
     fingerprints: int = setting(
         0,
-        "For molecules: ECFP4 counts, folded to this many columns, join the readout; 0: none.",
+        "For molecules: concatenate ECFP4 counts, folded to this many columns, to the readout; 0: none.",
         "Paper: none.",
         INPUT,
         least=0,
@@ -275,7 +248,7 @@ class Recipe:
     )
     labelled: float = setting(
         1.0,
-        "Share of the training graphs whose labels are used, drawn by class; the mutual-information loss uses all.",
+        "Share of training graphs whose labels are used, stratified by class; the mutual-information loss uses all.",
         "Paper: 1.",
         OPTIMISER,
         metavar="SHARE",
@@ -285,14 +258,14 @@ class Recipe:
     )
     focal: float = setting(
         0.0,
-        "Exponent γ of the focal loss, in which graphs that are predicted well count less; 0: cross-entropy.",
+        "Exponent γ of the focal loss, which down-weights well-classified graphs; 0: cross-entropy.",
         "Paper: cross-entropy.",
         OPTIMISER,
         least=0,
     )
     balanced_batches: bool = setting(
         False,
-        "Every class comes equally often in the batches; the graphs of rare classes are repeated.",
+        "Show every class equally often, by repeating the graphs of rare classes.",
         "Paper: no.",
         OPTIMISER,
     )
@@ -310,16 +283,6 @@ class Recipe:
     def alpha_on(self, dataset: str) -> float:
         """Return α for a data set."""
         return getattr(self, ALPHA_BY_DATASET.get(dataset, "alpha"))
-
-    def own_weight(self, method: "Method", dataset: str, epoch: int) -> float:
-        """Return the weight of a method's own loss on a data set in an epoch."""
-        return method.weight(self.alpha_on(dataset), epoch, self.own_loss)
-
-    def edges_read_by(self, method: "Method") -> bool:
-        """Whether a method reads edge data: through its convolution, or in its kernel."""
-        if method.classical:
-            return self.kernel_edges and method.reads("kernel_edges")
-        return self.reads_edges and method.reads("conv")
 
     @property
     def descriptor_columns(self) -> tuple[str, ...]:
@@ -357,7 +320,9 @@ class Recipe:
 
     def changes(self) -> dict[str, Any]:
         """Return the settings that differ from the recipe of this name."""
-        usual = RECIPES.get(self.name, PAPER).to_json()
+        from cgipool.training.presets import RECIPES  # which are recipes themselves
+
+        usual = RECIPES.get(self.name, RECIPES["paper"]).to_json()
         return {name: value for name, value in self.to_json().items() if value != usual[name]}
 
     def settings(self) -> dict[str, Any]:
@@ -372,140 +337,6 @@ class Recipe:
         """Return plain values by name."""
         return asdict(self)
 
-    def keyed(self) -> dict[str, Any]:
-        """Return `to_json` without `ADDED` settings at their defaults: the recipe's part of a cell's key."""
-        return {name: value for name, value in self.to_json().items() if name not in ADDED or value != ADDED[name]}
-
 
 SETTINGS = tuple(field.name for field in fields(Recipe) if field.name != "name")
 """The names of all settings."""
-
-ADDED: dict[str, Any] = {
-    "own_loss": 1.0,
-    "norm": "none",
-    "gate": "plain",
-    "jumping": "sum",
-    "schedule": "constant",
-    "warmup": 0,
-    "clip": 0.0,
-    "average": 0.0,
-    "label_smoothing": 0.0,
-    "convs_per_level": 1,
-    "residual": False,
-    "directed": False,
-    "featurizer": "auto",
-    "wl": 0,
-    "rwse": 0,
-    "lappe": 0,
-    "descriptors": "",
-    "impute": "none",
-    "rdkit_descriptors": False,
-    "fingerprints": 0,
-    "kernel_edges": True,
-    "stop_by": "loss",
-    "negative": "learned",
-    "encoding": "plain",
-    "critic_weight_decay": None,
-    "labelled": 1.0,
-    "focal": 0.0,
-    "balanced_batches": False,
-}
-"""Settings added after results had been stored, with the defaults that change nothing. A cell's key is a hash of its
-settings; a setting with this value is left out, so stored results keep their keys. A file written before a setting
-existed means this value."""
-
-
-def parse_setting(text: str) -> tuple[str, Any]:
-    """ "lr=0.01" → name and value. "none" means None for a setting that may be None."""
-    name, equals, value = map(str.strip, text.partition("="))
-    if not equals:
-        raise UserError(f"--set must have the form NAME=VALUE, not {excerpt(text)!r}")
-    if name not in SETTINGS:
-        raise unknown("setting", name, SETTINGS)
-    return name, None if value_of(name, value) is None else parse_value(value)
-
-
-def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
-    """Return the values by name. Raise UserError if a setting is given twice."""
-    return merged(map(parse_setting, texts))
-
-
-def value_of(name: str, value: Any) -> Any:
-    """Convert a setting as written in a file. TOML has no null, so "none" means None if the setting may be None."""
-    return None if value == "none" and NoneType in types_of(Recipe, name) else value
-
-
-PAPER = Recipe()
-
-RELEASED = Recipe(
-    name="released",
-    form="released",
-    conv="sage",
-    alpha_proteins=0.001,
-    dropout_epochs=1,
-    weight_decay=0.001,
-    shuffle=False,
-    vocabulary="all",
-)
-
-STRONG = {
-    "molecules": Recipe(
-        name="strong-molecules",
-        conv="gin",
-        norm="batch",
-        jumping="concat",
-        own_loss=0.1,
-        dropout=0.3,
-        schedule="cosine",
-        weight_decay=0.0,
-        average=0.99,
-        batch_size=64,
-        epochs=120,
-        label_smoothing=0.1,
-    ),
-    "proteins": Recipe(
-        name="strong-proteins", conv="gin", norm="batch", own_loss=0.1, dropout=0.0, batch_size=64, epochs=120
-    ),
-    "social": Recipe(name="strong-social", epochs=120),
-}
-"""By family of data sets: the settings with the best validation accuracy (docs/explanation/recipes.md)."""
-
-RECIPES = {recipe.name: recipe for recipe in (PAPER, RELEASED, *STRONG.values())}
-
-
-def recipe_named(recipe: str | Recipe, family: str = "molecules") -> Recipe:
-    """Return the recipe with this name; "strong" depends on the family of data sets. A Recipe is returned unchanged."""
-    return resolve_recipe(recipe, {})(family)
-
-
-class Choose(Protocol):
-    """From a family of data sets to its recipe."""
-
-    def __call__(self, family: str, own_attributes: bool = False, directed: bool = False) -> Recipe:
-        """`own_attributes` says that nodes have attributes, in a set that is not of the catalogue, and `directed` that
-        edges have a direction: both are used unless the user said otherwise."""
-
-
-def resolve_recipe(recipe: str | Recipe, settings: dict[str, Any]) -> Choose:
-    """Check a recipe's name and changed settings, and return a function from a family to its recipe.
-
-    The family is known only after reading the data, which can take long; wrong settings are reported before that.
-    """
-    if isinstance(recipe, str) and recipe not in ("strong", *RECIPES):
-        raise unknown("recipe", recipe, ("strong", *RECIPES))
-    if not isinstance(recipe, str | Recipe):
-        raise UserError(f"recipe must be a name or a Recipe, not {recipe!r}")
-    if isinstance(recipe, Recipe):
-        by_family = {"molecules": recipe.but(**settings)}
-    elif recipe == "strong":
-        by_family = {family: strong.but(**settings) for family, strong in STRONG.items()}
-    else:
-        by_family = {"molecules": RECIPES[recipe].but(**settings)}
-
-    def choose(family: str, own_attributes: bool = False, directed: bool = False) -> Recipe:
-        chosen = by_family.get(family, by_family["molecules"])
-        found = {"attributes": own_attributes, "directed": directed}
-        left_open = isinstance(recipe, str)
-        return chosen.but(**{name: True for name, has in found.items() if has and left_open and name not in settings})
-
-    return choose

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from cgipool.files import (
     write_atomically,
     write_json,
 )
-from cgipool.task.metrics import CLASS_1, METRICS, PER_CLASS, Classes, shown
+from cgipool.task.metrics import CLASS_1, METRICS, PER_CLASS, PER_COLUMN, Classes, shown
 
 
 class Log:
@@ -172,10 +173,14 @@ class Result:
     """What was predicted."""
     classes: Classes | None = None
     """The classes, and which one ROC-AUC and PR-AUC refer to; None if a split has no per-class values."""
+    columns: tuple[str, ...] = ()
+    """The target columns, if there are several and every split has the metrics of each."""
 
     def __post_init__(self) -> None:
         if not all(PER_CLASS in row["test"] for row in self.rows):  # a run that an earlier version started
             object.__setattr__(self, "classes", None)
+        if not all(PER_COLUMN in row["test"] for row in self.rows):
+            object.__setattr__(self, "columns", ())
 
     @property
     def positive(self) -> str:
@@ -217,7 +222,7 @@ class Result:
 
     @property
     def member_accuracy(self) -> list[list[float]]:
-        """Of an ensemble: one list per split, what each member would have had alone."""
+        """The primary test metric of each member of an ensemble on its own; one list per split."""
         return [[member[f"test_{self.primary}"] for member in row["members"]] for row in self.rows]
 
     def summary(self, metric: str) -> tuple[float | None, float | None, float | None]:
@@ -266,7 +271,8 @@ class Result:
             plain |= {f"test_{metric}_mean": mean, f"test_{metric}_sd": deviation, f"test_{metric}_se": error}
         return (
             plain
-            | self._per_class()
+            | self._each(PER_CLASS, () if self.classes is None else self.classes.names)
+            | self._each(PER_COLUMN, self.columns)
             | {
                 "epochs": [row["epochs"] for row in self.rows],
                 "best_epoch": [row["best_epoch"] for row in self.rows],
@@ -276,14 +282,13 @@ class Result:
             }
         )
 
-    def _per_class(self) -> dict[str, Any]:
-        """Return each metric that depends on a positive class, by class: one value per split."""
-        if self.classes is None:
+    def _each(self, part: str, names: Sequence[str]) -> dict[str, Any]:
+        """Return the metrics of each class or target column by name: one value per split."""
+        if not names:
             return {}
         return {
-            f"test_{metric}_{PER_CLASS}": {
-                name: [row["test"][PER_CLASS][metric][place] for row in self.rows]
-                for place, name in enumerate(self.classes.names)
+            f"test_{metric}_{part}": {
+                name: [row["test"][part][metric][place] for row in self.rows] for place, name in enumerate(names)
             }
-            for metric in self.rows[0]["test"][PER_CLASS]
+            for metric in self.rows[0]["test"][part]
         }

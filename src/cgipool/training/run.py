@@ -1,12 +1,15 @@
-"""`train`: one method on one data set over S splits, in a folder that can be resumed."""
+"""`train`: one method on one data set over several splits, in a folder that can be resumed, with an ensemble of models
+in each split if asked for."""
 
 import contextlib
 import re
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
@@ -16,20 +19,28 @@ from cgipool.data.graphs import GraphSet
 from cgipool.data.sources import load_dataset
 from cgipool.data.splits import Split, check_graphs, check_splits, random_splits
 from cgipool.errors import UserError, whole_number
-from cgipool.files import write_json
 from cgipool.pool import method_named
-from cgipool.task.metrics import classes_of
+from cgipool.task.metrics import PER_COLUMN
 from cgipool.task.registry import task_of
-from cgipool.training.ensemble import combine, members_of
-from cgipool.training.folder import identity_of, prepare, run_folder, split_folder
+from cgipool.training.folder import (
+    METRICS,
+    finish_run,
+    identity_of,
+    member_folder,
+    prepare,
+    run_folder,
+    save_array,
+    split_folder,
+)
+from cgipool.training.initial import reads_edges
 from cgipool.training.job import Job, ProgressCallback, Start, finished
 from cgipool.training.loop import train_split
-from cgipool.training.objective import check_stop_by, weights_of
+from cgipool.training.objective import check_task, weights_of
 from cgipool.training.parallel import train_in_processes
-from cgipool.training.recipe import Recipe, resolve_recipe
-from cgipool.training.result import RESULT, Result, read_row
-from cgipool.training.stacked.host import stackable, train_together
-from cgipool.training.stacked.trial import tried
+from cgipool.training.presets import resolve_recipe
+from cgipool.training.recipe import Recipe
+from cgipool.training.result import PROBABILITIES, RESULT, Log, Result, read_probabilities, read_row, write_row
+from cgipool.training.stacked.host import stackable, train_together, tried
 
 
 def train(
@@ -55,16 +66,14 @@ def train(
 ) -> Result:
     """Train a method on splits of a data set (a GraphSet, a name or a path) and test each split once.
 
-    `splits` is a number of random splits, drawn from number `first` on, or the splits themselves. `settings` change
-    single settings of the recipe (ratio=0.5, epochs=20, …). `ensemble` is the number of members trained in each split;
-    they differ in their random draws, and the mean of their probabilities is tested. A classical method (wl, wl-oa) has
-    no members: it is fitted once in each split, on the CPU. `out` is a folder that keeps the run. `jobs` trains several
-    splits (or members) in parallel on a CPU, each in a process with one thread; on a GPU all train at once. `tf32` lets
-    a GPU use TF32 for matrix products, which rounds the factors to 10 bits and is faster. `sample_weight` [G] is the
-    weight of each graph in the training and validation losses, or the name of a column of the data with these weights.
-    `time` is the column with the times, for `split_kind="time"`. `tell` is called with a
-    `Progress` after each epoch and at the end of each split, or of each member of an ensemble. A warning lists parts
-    of the data set that training does not use.
+    `splits` is a number of random splits, the first of which is number `first`, or the splits themselves. `settings`
+    change single settings of the recipe (ratio=0.5, epochs=20, …). `ensemble` models are trained in each split, with
+    different random draws, and the mean of their probabilities is tested; a classical method (wl, wl-oa) is fitted only
+    once. `out` is the folder of the run. `jobs` splits or members are trained in parallel on a CPU, each with one
+    thread; on a GPU all train at once. `tf32` lets a GPU round the factors of matrix products to 10 bits, which is
+    faster. `sample_weight` [G] holds the weight of each graph in the training and validation losses, or names a column
+    with them. `time` is the column with the times, for `split_kind="time"`. `tell` is called with a `Progress` after
+    each epoch and at the end of each split or member. A warning lists parts of the data set that are not used.
     """
     method_named(method)
     choose = resolve_recipe(recipe, settings)
@@ -112,9 +121,7 @@ def train_checked(
     """Run `train` with checked graphs, splits, recipe and device, perhaps from a trained model. `options` are passed to
     `train_splits`."""
     weight = weights_of(graphs, sample_weight, splits)
-    warn_of_unused(graphs, recipe.attributes, recipe.edges_read_by(method_named(method)))
-    if recipe.impute == "mean" and method_named(method).reads("descriptors"):
-        warn_of_gaps(graphs, recipe.descriptor_columns)
+    warn_of_inputs(graphs, recipe, method)
     with run_folder(out) as folder:
         more: dict[str, Any] = {"sample_weight": weight, "start": start}
         # The stacked engine does not compare with the weights it starts from.
@@ -123,6 +130,17 @@ def train_checked(
             Job(method, recipe, split, seed, device, split_folder(folder, split.index), **more) for split in splits
         ]
         return train_splits(trainings, graphs, folder, **options)
+
+
+def warn_of_inputs(graphs: GraphSet, recipe: Recipe, method: str) -> None:
+    """Warn of parts of a data set that the settings leave unused, unless the method can never use them, and of
+    descriptors that are filled in."""
+    chosen = method_named(method)
+    no_edges = not (chosen.reads("conv") or chosen.classical)
+    attributes = recipe.attributes or chosen.architecture == "constant"
+    warn_of_unused(graphs, attributes, reads_edges(recipe, method) or no_edges)
+    if recipe.impute == "mean" and chosen.reads("descriptors"):
+        warn_of_gaps(graphs, recipe.descriptor_columns)
 
 
 def train_splits(
@@ -140,7 +158,7 @@ def train_splits(
     one, splits = whole[0], [job.split for job in whole]
     if method_named(one.method).classical:
         ensemble = 1  # members would be the same model, or are what a forest has anyway
-    check_stop_by(task_of(graphs), one.recipe.stop_by, splits, graphs)
+    check_task(graphs, one.recipe, splits)
     identity = identity_of(graphs, one.method, one.recipe, one.seed, splits, one.device, tf32, one.sample_weight)
     identity |= {"ensemble": ensemble} if ensemble > 1 else {}
     if one.start is not None:
@@ -155,13 +173,44 @@ def train_splits(
     if ensemble > 1:
         for job, parts in zip(whole, members, strict=True):
             combine(job, parts, graphs, at_once=_together(job))
-    rows = [read_row(job.folder) for job in whole]
-    seconds = time.perf_counter() - began
-    recipe = one.recipe
-    about = (graphs.name, one.method, recipe.name, recipe.changes(), one.seed, seconds, rows, ensemble)
-    result = Result(*about, task=graphs.task, classes=classes_of(graphs) if graphs.task == "classification" else None)
-    write_json(folder / "result.json", result.to_json())
-    return result
+    return finish_run(folder, graphs, whole, time.perf_counter() - began, ensemble)
+
+
+def members_of(job: Job, count: int) -> list[Job]:
+    """Return the trainings of an ensemble, which differ in initial weights, order of graphs and dropout. With one
+    member, return the job unchanged."""
+    if count == 1:
+        return [job]
+    return [replace(job, folder=member_folder(job.folder, member), member=member) for member in range(count)]
+
+
+def combine(job: Job, members: Sequence[Job], graphs: GraphSet, *, at_once: bool) -> None:
+    """Average the members' probabilities and write the ensemble's files to the split's folder, the result last.
+
+    `at_once` says whether the members trained at the same time, so that the split took as long as the slowest one.
+    """
+    rows, task = [read_row(member.folder) for member in members], task_of(graphs)
+    mean = np.mean([read_probabilities(member.folder) for member in members], axis=0)
+    seconds = [row["seconds"] for row in rows]
+    result = {
+        "split": job.split.index,
+        "epochs": max(row["epochs"] for row in rows),
+        "best_epoch": max(row["best_epoch"] for row in rows),
+        "val_loss": float(np.mean([row["val_loss"] for row in rows])),
+        "test": task.evaluate(task.targets(graphs, job.split.test), mean),
+        "parameters": sum(row["parameters"] for row in rows),
+        "epoch_seconds": float(np.median([row["epoch_seconds"] for row in rows])),
+        "seconds": max(seconds) if at_once else sum(seconds),
+        "members": [_member(row, task.primary) for row in rows],
+    }
+    save_array(job.folder / PROBABILITIES, mean)
+    write_row(job.folder, result)
+
+
+def _member(row: dict[str, Any], primary: str) -> dict[str, Any]:
+    plain = {name: row[name] for name in ("epochs", "best_epoch", "val_loss")}
+    test = {name: value for name, value in row["test"].items() if name != PER_COLUMN}
+    return {f"test_{primary}": row["test"][primary], "test": test} | plain
 
 
 def check_device(device: str) -> None:
@@ -180,10 +229,16 @@ def waiting(trainings: Sequence[Job], tell: ProgressCallback) -> list[Job]:
     for job in trainings:
         if (job.folder / RESULT).exists():
             row = read_row(job.folder)
-            tell(finished(job, row["epochs"], row["val_loss"], row["best_epoch"]))
+            tell(finished(job, row["epochs"], row["val_loss"], row["best_epoch"], _best_score(job, row["best_epoch"])))
         else:
             unfinished.append(job)
     return unfinished
+
+
+def _best_score(job: Job, epoch: int) -> float | None:
+    """The metric that early stopping watched, in the best epoch of a finished training; None if it is not logged."""
+    rows = Log(job.folder / METRICS).rows(epoch)
+    return rows[-1].get(f"val_{job.recipe.stop_by}") if rows and job.recipe.stop_by != "loss" else None
 
 
 def _together(job: Job) -> bool:

@@ -281,10 +281,10 @@ def _as_they_stand(where: str, found: dict[str, int], rows: int) -> ClassLabels:
     distinct = set(numbers) if all_numbers else set(found)
     if (all_numbers and not whole) or len(distinct) > MOST or (len(distinct) == rows and rows > 2):
         what = "numbers" if all_numbers else "values"
-        way = ", use --task regression, or --threshold T to make two classes" if all_numbers else ""
+        way = "use --task regression, --threshold T to make two classes, or" if all_numbers else "choose"
         raise UserError(
-            f"{where} holds {len(distinct):,} different {what} in {rows:,} rows; a column of "
-            f"classes is needed: choose one with --label{way}"
+            f"{where} holds {len(distinct):,} different {what} in {rows:,} rows, which are not classes; {way} another "
+            "column with --label"
         )
     if long := next((text for text in found if len(text) > LONGEST), None):
         raise UserError(f"{where} has a class whose name is too long: {excerpt(long, 60)!r}")

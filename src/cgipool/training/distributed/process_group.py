@@ -25,7 +25,7 @@ LAUNCHED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """Environment variables that torchrun sets for each process."""
 
 BEGUN, REFUSED = "cgipool/begun", "cgipool/refused"
-"""Keys in torchrun's store: the run's folder is ready; an error was reported that a restart would meet again."""
+"""Keys in torchrun's store: the run's folder is ready; an error was reported that a restart would repeat."""
 
 ANSWER = timedelta(seconds=30)
 """Timeout for torchrun's store."""
@@ -70,7 +70,7 @@ class Lives:
 
     @property
     def refused(self) -> bool:
-        """Whether an error was reported that this restart would meet again."""
+        """Whether an error was reported that this restart would repeat."""
         try:
             return self._store is not None and self._store.check([REFUSED])
         except dist.DistError:  # torchrun itself has ended

@@ -119,8 +119,8 @@ class PartialLoss(nn.Module):
 
 def check_alone(sizes: np.ndarray, recipe: Recipe, method: str) -> None:
     """Raise UserError if a method would need another process's graphs: CGIPool with negatives from the batch, and
-    VIPool, which takes the negative of a one-node graph from the next graph of the batch. The same for a method that is
-    no network."""
+    VIPool, which takes the negative of a one-node graph from the next graph of the batch. Also if the method
+    is not a network."""
     if method_named(method).classical:
         raise UserError(f"{method} is not a network: train it without --distributed")
     if recipe.negative == "batch" and method_named(method).reads("negative"):

@@ -27,21 +27,19 @@ from cgipool.data.features import Encoder
 from cgipool.data.graphs import GraphSet
 from cgipool.data.splits import Split, check_graphs, check_splits
 from cgipool.errors import UserError
-from cgipool.files import write_json
 from cgipool.model.norm import BatchNorm
 from cgipool.pool import is_own
-from cgipool.task.metrics import classes_of
-from cgipool.task.registry import task_of
 from cgipool.training.distributed.process_group import Lives, Ranks
 from cgipool.training.distributed.shares import PartialLoss, Shares, check_alone
 from cgipool.training.evaluate import NODES_PER_BATCH, Evaluation, combined, pieces
-from cgipool.training.folder import CHECKPOINT, METRICS, identity_of, prepare, run_folder, split_folder
+from cgipool.training.folder import CHECKPOINT, METRICS, finish_run, identity_of, prepare, run_folder, split_folder
 from cgipool.training.initial import fit_encoder
 from cgipool.training.job import EVALUATION, STEP, Job, Progress, ProgressCallback
 from cgipool.training.loop import Training, train_split
-from cgipool.training.objective import check_stop_by, weights_of
-from cgipool.training.recipe import Recipe, resolve_recipe
-from cgipool.training.result import Result, read_row
+from cgipool.training.objective import check_task, weights_of
+from cgipool.training.presets import resolve_recipe
+from cgipool.training.recipe import Recipe
+from cgipool.training.result import Result
 from cgipool.training.run import matrix_precision, waiting
 
 SHUTDOWN_SECONDS = 30
@@ -184,7 +182,7 @@ class DistributedTraining(Training):
         return Evaluation(whole, own_loss, metrics)
 
     def validate(self) -> tuple[dict[str, float], Evaluation]:
-        """Return the first process's values on all processes, so that all stop training together."""
+        """Return the first process's values on all processes, so that all stop in the same epoch."""
         scores, answer = super().validate()
         found = np.frombuffer(self.ranks.bytes_of_first(np.array(list(scores.values())).tobytes()))
         return dict(zip(scores, found.tolist(), strict=True)), answer
@@ -219,7 +217,7 @@ def train_distributed(
     check_graphs(graphs)
     check_splits(splits, graphs.n_graphs)
     check_alone(graphs.sizes, chosen, method)
-    check_stop_by(task_of(graphs), chosen.stop_by, splits, graphs)
+    check_task(graphs, chosen, splits)
     weight = weights_of(graphs, sample_weight, splits)
     with run_folder(out if ranks.first else None) as folder:
         if ranks.first:
@@ -247,18 +245,4 @@ def train_distributed(
                 train_split(job, graphs, report_progress, partial(DistributedTraining, ranks=ranks, stop=stop))
         if not ranks.first:
             return None
-        rows = [read_row(job.folder) for job in trainings]
-        seconds = time.perf_counter() - began
-        result = Result(
-            graphs.name,
-            method,
-            chosen.name,
-            chosen.changes(),
-            seed,
-            seconds,
-            rows,
-            task=graphs.task,
-            classes=classes_of(graphs) if graphs.task == "classification" else None,
-        )
-        write_json(folder / "result.json", result.to_json())
-        return result
+        return finish_run(folder, graphs, trainings, time.perf_counter() - began)

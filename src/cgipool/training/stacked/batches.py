@@ -173,7 +173,7 @@ class Resident:
         return self.bits[node]
 
     def _edges(self, made: Made, entries: int) -> EdgeTensors:
-        """The neighbours of each position, and what is read of the edges from them; zeros behind the last entry."""
+        """The neighbours of each position, and what is read of the edges from them; zeros after the last entry."""
         read = any(map(len, (self.edge_code, self.edge_weight))) or self.edge_floats.shape[1] > 0
         neighbor, edge = self._neighbors(made.node, made.row_ptr, entries, read)
 
@@ -183,7 +183,7 @@ class Resident:
         floats = self._rows(self.edge_floats, edge) if self.edge_floats.shape[1] else self.edge_floats
         reverse = of(self.edge_reverse)
         if len(self.edge_reverse):
-            # The padding, which has the number 0, must not point behind the last entry.
+            # The padding, which has the number 0, must not point past the last entry.
             reverse = (reverse + torch.arange(entries, dtype=torch.int32, device=self.device)).clamp(max=entries - 1)
         return EdgeTensors(neighbor, of(self.edge_code), floats, of(self.edge_weight), reverse)
 

@@ -20,12 +20,11 @@ from cgipool.ops.draws import extended, shuffled
 from cgipool.pool import method_named
 from cgipool.task.base import Truth
 from cgipool.task.registry import task_of
-from cgipool.training.balance import Balance
 from cgipool.training.checkpoint import Best
 from cgipool.training.initial import Prepared, constants_of
 from cgipool.training.job import EVALUATION, ORDER, STEP
-from cgipool.training.labels import task_weights
-from cgipool.training.objective import scores_of, watched
+from cgipool.training.labels import Balance, task_weights
+from cgipool.training.objective import own_weight, scores_of, watched
 from cgipool.training.optimiser import MOMENTS, by_decay
 from cgipool.training.stacked.batches import Resident, near_dense
 from cgipool.training.stacked.stack import Program, Stack
@@ -181,7 +180,7 @@ class Group:
         return self._own_weight_at(1) != 0.0
 
     def _own_weight_at(self, epoch: int) -> float:
-        return self.recipe.own_weight(method_named(self.trainings[0].method), self.graphs.name, epoch)
+        return own_weight(self.recipe, self.trainings[0].method, self.graphs.name, epoch)
 
     def _validate(self) -> dict[str, Tensor]:
         """[S] by name: loss, metrics and diagnostics of the validation graphs."""

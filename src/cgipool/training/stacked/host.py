@@ -1,21 +1,28 @@
-"""The host side of the engine: launches epochs, reads their results, and writes logs, checkpoints and results."""
+"""The host side of the engine: launches epochs, reads their results, and writes logs, checkpoints and results. A custom
+pool first passes a trial with several splits at once."""
 
 import logging
 import math
 import time
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from cgipool.data.graphs import GraphSet
+from cgipool.data.splits import Split
 from cgipool.errors import UserError
-from cgipool.pool import method_named
+from cgipool.pool import is_own, method_named
+from cgipool.pool.own import told
 from cgipool.training.checkpoint import Best, best_of, header_of, load_checkpoint, save_tensors, seconds_of
 from cgipool.training.folder import CHECKPOINT, METRICS, SplitOutcome, finish_split, give_up, tested
 from cgipool.training.initial import Prepared, prepared, write_encoder
-from cgipool.training.job import Job, Progress, ProgressCallback, finished
-from cgipool.training.objective import watched
+from cgipool.training.job import Job, Progress, ProgressCallback, finished, reported
+from cgipool.training.objective import best_score, watched
 from cgipool.training.result import Log
 from cgipool.training.stacked.group import HISTORY, Group
 
@@ -27,6 +34,9 @@ THIN = 2 / 3
 
 MOST_EPOCHS = HISTORY // 2
 """Maximum number of epochs launched before reading results."""
+
+GRAPHS = 8
+"""Maximum number of graphs from each part of a split in the trial of a custom pool."""
 
 log = logging.getLogger("cgipool")
 
@@ -161,8 +171,7 @@ class Run:
         if now < self.best[number].watched:
             self.best[number] = Best(now, epoch, loss)
         _log(job).append({"epoch": epoch, **row, "seconds": self.pace})
-        numbers = (epoch, loss, row[f"val_{self.group.task.primary}"], self.best[number].epoch)
-        return Progress(job.split.index, *numbers, member=job.member, metric=self.group.task.primary)
+        return reported(job, self.group.task.primary, epoch, row, self.best[number].epoch)
 
     def _note_stopped(self) -> None:
         for number, best in self.best.items():
@@ -170,7 +179,7 @@ class Run:
                 self.stopped.add(number)
 
     def _finish(self) -> None:
-        """Test the splits that have stopped, and write what they leave."""
+        """Test the splits that have stopped, and write their results."""
         probabilities, task = self.group.test(), self.group.task
         for s, job in enumerate(self.group.trainings):
             if job.number not in self.stopped:
@@ -181,7 +190,8 @@ class Run:
                 self.group.stack.parameters, self.epoch_of(job), best.epoch, best.loss, metrics, probabilities[s]
             )
             finish_split(job, self.group.best_of(s), outcome, _log(job), self._seconds(job))
-            self.tell(finished(job, outcome.epochs, best.loss, best.epoch))
+            score = best_score(task, self.recipe.stop_by, best.watched)
+            self.tell(finished(job, outcome.epochs, best.loss, best.epoch, score))
 
     def epoch_of(self, job: Job) -> int:
         """Return the epoch after which a split stopped."""
@@ -219,3 +229,66 @@ class Run:
 
 def _log(job: Job) -> Log:
     return Log(job.folder / METRICS)
+
+
+def tried(trainings: Sequence[Job], graphs: GraphSet) -> list[Job]:
+    """Return the trainings, set to train split by split if a custom pool fails the trial with several splits at once.
+    The reason is logged in one line."""
+    reason = slow_because(trainings[0], graphs)
+    if reason is None:
+        return list(trainings)
+    log.warning("%s trains split by split: it cannot train several splits at once: %s", trainings[0].method, reason)
+    return [replace(job, stacked=False) for job in trainings]
+
+
+def slow_because(job: Job, graphs: GraphSet) -> str | None:
+    """Return why the engine cannot train a job, in one line; None if it can. Only custom pools are tried, first on a
+    CPU, where a failure cannot leave the device in a bad state."""
+    if not (is_own(job.method) and method_named(job.method).fast):
+        return None
+    small, split = _few(graphs, job.split)
+    # Weights are indexed by graphs of the whole data set, and a share of so few labels could be none.
+    plain = replace(job, split=split, sample_weight=None, recipe=job.recipe.but(labelled=1.0))
+    for device in dict.fromkeys(("cpu", job.device)):
+        try:
+            _one_epoch([replace(plain, device=device, member=member) for member in (0, 1)], small)
+        except (UserError, MemoryError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            return told(error)
+    return None
+
+
+def _few(graphs: GraphSet, split: Split) -> tuple[GraphSet, Split]:
+    """Return the first graphs of each part of a split, and the split of these graphs."""
+    parts = [part[:GRAPHS] for part in (split.train, split.val, split.test)]
+    ends = np.cumsum([len(part) for part in parts])
+    few = graphs.subset(np.concatenate(parts))
+    return few, Split(split.index, *np.split(np.arange(ends[-1]), ends[:-1]))
+
+
+def _one_epoch(trainings: Sequence[Job], graphs: GraphSet) -> None:
+    """Run one epoch, validation and test with the engine."""
+    group = Group([prepared(job, graphs) for job in trainings], graphs)
+    with _waiting_is_an_error(group.device):
+        group.capture()
+    group.run_epoch(1)
+    group.read_history(range(1, 2))
+    group.test()
+
+
+@contextmanager
+def _waiting_is_an_error(device: torch.device) -> Iterator[None]:
+    """Raise an error in this context if an operation waits for the GPU. Such an operation cannot be captured, and a
+    failed capture leaves torch's random generator unusable."""
+    if device.type != "cuda":
+        yield
+        return
+    before = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns that this feature is a prototype
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(before)

@@ -1,7 +1,7 @@
 """A stack of models with the same shapes, so that one program trains all splits of a cell.
 
-Shapes: S splits, B graphs, C classes. Modules are written for one split; `vmap` adds the axis. A stack knows
-nothing about splits: it makes a step on the batch that it is given, and returns losses.
+Shapes: S splits, B graphs, C classes. Modules are written for one split; `vmap` adds the axis. A stack does
+not draw splits: it makes a step on the batch that it is given, and returns losses.
 """
 
 import gc
