@@ -110,9 +110,9 @@ def train_by_all(
 ) -> "Result | None":
     """Train in all processes that torchrun started. Return the result in the first of them."""
     from cgipool.cli.progress import downloading, reporting
-    from cgipool.data.describe import warn_of_unused
     from cgipool.training.distributed.process_group import process_group
     from cgipool.training.distributed.train import train_distributed
+    from cgipool.training.reading import warn_of_unread
 
     with process_group(device) as ranks:
         with downloading() as progress:
@@ -124,7 +124,7 @@ def train_by_all(
                 return train_distributed(graphs, ranks, splits=splits, **run)
             except KeyboardInterrupt:
                 raise typer.Exit(130) from None
-        warn_of_unused(graphs, run["recipe"].attributes, run["recipe"].reads_edges)
+        warn_of_unread(graphs, run["method"], run["recipe"])
         _tell_of_new_run(run)
         with _stopped(run["out"]), reporting(len(splits), run["recipe"].epochs, run["recipe"].patience) as tell:
             return train_distributed(graphs, ranks, splits=splits, tell=tell, **run)

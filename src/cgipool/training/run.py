@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from numpy.typing import ArrayLike
 
-from cgipool.data.describe import warn_of_unused
 from cgipool.data.descriptors import warn_of_gaps
 from cgipool.data.graphs import GraphSet
 from cgipool.data.sources import load_dataset
@@ -26,6 +25,7 @@ from cgipool.training.job import Job, ProgressCallback, Start, finished
 from cgipool.training.loop import train_split
 from cgipool.training.objective import check_stop_by, weights_of
 from cgipool.training.parallel import train_in_processes
+from cgipool.training.reading import check_edges, has_edge_features, warn_of_unread
 from cgipool.training.recipe import Recipe, resolve_recipe
 from cgipool.training.result import RESULT, Result, read_row
 from cgipool.training.stacked.host import stackable, train_together
@@ -112,7 +112,7 @@ def train_checked(
     """Run `train` with checked graphs, splits, recipe and device, perhaps from a trained model. `options` are passed to
     `train_splits`."""
     weight = weights_of(graphs, sample_weight, splits)
-    warn_of_unused(graphs, recipe.attributes, recipe.edges_read_by(method_named(method)))
+    warn_of_unread(graphs, method, recipe)
     if recipe.impute == "mean" and method_named(method).reads("descriptors"):
         warn_of_gaps(graphs, recipe.descriptor_columns)
     with run_folder(out) as folder:
@@ -140,6 +140,7 @@ def train_splits(
     one, splits = whole[0], [job.split for job in whole]
     if method_named(one.method).classical:
         ensemble = 1  # members would be the same model, or are what a forest has anyway
+    check_edges([one.method], one.recipe, has_edge_features(graphs))
     check_stop_by(task_of(graphs), one.recipe.stop_by, splits, graphs)
     identity = identity_of(graphs, one.method, one.recipe, one.seed, splits, one.device, tf32, one.sample_weight)
     identity |= {"ensemble": ensemble} if ensemble > 1 else {}

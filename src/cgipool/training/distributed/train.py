@@ -40,6 +40,7 @@ from cgipool.training.initial import fit_encoder
 from cgipool.training.job import EVALUATION, STEP, Job, Progress, ProgressCallback
 from cgipool.training.loop import Training, train_split
 from cgipool.training.objective import check_stop_by, weights_of
+from cgipool.training.reading import check_edges, has_edge_features
 from cgipool.training.recipe import Recipe, resolve_recipe
 from cgipool.training.result import Result, read_row
 from cgipool.training.run import matrix_precision, waiting
@@ -219,6 +220,7 @@ def train_distributed(
     check_graphs(graphs)
     check_splits(splits, graphs.n_graphs)
     check_alone(graphs.sizes, chosen, method)
+    check_edges([method], chosen, has_edge_features(graphs))
     check_stop_by(task_of(graphs), chosen.stop_by, splits, graphs)
     weight = weights_of(graphs, sample_weight, splits)
     with run_folder(out if ranks.first else None) as folder:
