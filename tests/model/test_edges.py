@@ -232,8 +232,10 @@ def test_weights_in_every_convolution(level: str, symmetric: bool) -> None:
 def test_negative_weights_are_refused_where_sums_of_weights_divide() -> None:
     graphs = edge_graphs(5, weights=True)
     weight = graphs.edge_weight.copy()
-    weight[3] = -0.5
-    graphs = replace(graphs, edge_weight=weight)
+    number = int(np.searchsorted(graphs.edge_source, graphs.node_ptr[3]))
+    weight[number] = -0.5
+    graphs = replace(graphs, edge_weight=weight, graph_ids=[f"g-{g}" for g in range(graphs.n_graphs)])
+    place = rf"the edge from node 0 to node {graphs.edge_disp[number]} of graph 3 \(id 'g-3'\)"
     for conv, method, user in (
         ("gcn", "none", "GCN"),
         ("sage", "none", "SAGE"),
@@ -241,7 +243,7 @@ def test_negative_weights_are_refused_where_sums_of_weights_divide() -> None:
         ("gin", "sag", "GCN"),
         ("gin", "vip", "VIPool"),
     ):
-        with pytest.raises(UserError, match=f"edge 3 weighs -0.5; {user} needs edge weights that are not negative"):
+        with pytest.raises(UserError, match=f"^edges: {place} weighs -0.5; {user} needs edge weights that are not"):
             build_network(InputSize(2), 2, width=8, conv=conv, method=method).check(graphs)
     for conv in ("gin", "gine"):
         build_network(InputSize(2), 2, width=8, conv=conv, method="topk").check(graphs)

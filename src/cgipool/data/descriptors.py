@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cgipool.data.check import graph_called
 from cgipool.data.further import checked, column, few, is_missing, names_of, number_in
 from cgipool.data.graphs import GraphSet
 from cgipool.data.molecule_descriptors import check_molecules, ecfp_counts, rdkit_names, rdkit_values
@@ -59,8 +60,8 @@ class Descriptors:
         found = {} if impute else _problems(graphs, names, impute)
         if missing := {graph: reason for graph, reason in found.items() if reason.endswith(NO_VALUE)}:
             graph, reason = min(missing.items())
-            count = counted(len(missing), "graph")
-            raise UserError(f"{graphs.name}: {reason} in {count}, first in graph {graph}; impute=mean fills such gaps")
+            count, first = counted(len(missing), "graph"), graph_called(graphs, graph)
+            raise UserError(f"{graphs.name}: {reason} in {count}, first in {first}; impute=mean fills such gaps")
         unfitted = cls(names, (), (), impute, rdkit_names() if rdkit else (), bits)
         train = unfitted._values(graphs)[ids]
         known = ~np.isnan(train)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cgipool.data.build import pointer
+from cgipool.data.check import graph_called
 from cgipool.data.names import Names, Texts
 from cgipool.errors import UserError, are, counted, excerpt
 
@@ -90,7 +91,7 @@ def checked(
     if good.all():
         return values
     bad = np.flatnonzero(~good)
-    first = f"the first in graph {bad[0]}: {excerpt(texts[bad[0]], 60)!r}"
+    first = f"the first in {graph_called(graphs, int(bad[0]))}: {excerpt(texts[bad[0]], 60)!r}"
     what = f"{counted(len(bad), 'value')} that {are(len(bad))} not {wanted}"
     raise UserError(f"{graphs.name}: column {excerpt(name)!r} has {what}, {first}")
 

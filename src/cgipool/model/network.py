@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from cgipool import ops
 from cgipool.data.batch import Batch, Share
+from cgipool.data.check import place_of
 from cgipool.data.graphs import GraphSet
 from cgipool.errors import UserError
 from cgipool.model.level import Level
@@ -93,8 +94,8 @@ class Model(nn.Module):
         users = [type(m).__name__ for m in self.modules() if getattr(m, "needs_positive_weights", False)]
         if users and graphs.edge_weight[least] < 0:
             raise UserError(
-                f"{graphs.name}: edge {least} weighs {graphs.edge_weight[least]:g}; {users[0]} needs edge weights that "
-                "are not negative"
+                f"{graphs.name}: {place_of(graphs, 'edge_weight', least)} weighs {graphs.edge_weight[least]:g}; "
+                f"{users[0]} needs edge weights that are not negative"
             )
 
     @torch.no_grad()
