@@ -1,10 +1,11 @@
 """Results kept in the cache folder: computed once by all processes, and again if an entry is damaged."""
 
+import contextvars
 import hashlib
 import multiprocessing
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -22,10 +23,11 @@ VALUES = np.arange(6.0).reshape(2, 3)
 
 
 @pytest.fixture(autouse=True)
-def always(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An entry however short the computation is."""
+def always(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Training, with an entry however short a computation is."""
     monkeypatch.setattr(computed, "LONG", 0.0)
-    return own_cache / "computed"
+    with computed.writing():
+        yield own_cache / "computed"
 
 
 class Counted:
@@ -115,6 +117,18 @@ def test_short_computations_leave_no_entry(monkeypatch: pytest.MonkeyPatch, alwa
     assert not list(always.glob("*.json"))
 
 
+def test_predictions_read_entries_and_write_none(always: Path) -> None:
+    compute = Counted()
+    context = contextvars.Context()  # as outside of `writing`
+    for _ in range(2):
+        context.run(kept, "this 1", [VALUES], compute)
+    assert compute.times == 2
+    assert not always.exists()
+    kept("this 1", [VALUES], compute)
+    context.run(kept, "this 1", [VALUES], compute)
+    assert compute.times == 3
+
+
 def test_a_folder_that_cannot_be_written_costs_no_more_than_time(always: Path) -> None:
     always.parent.mkdir(parents=True)
     always.write_text("no folder")
@@ -197,7 +211,8 @@ class Slow:
 
 
 def _in_a_process(compute: Slow) -> float:
-    return float(kept("slow 1", [VALUES], compute)["found"].sum())
+    with computed.writing():
+        return float(kept("slow 1", [VALUES], compute)["found"].sum())
 
 
 def test_processes_wait_for_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from cgipool import GraphSet, train
 from cgipool.data import Encoder, random_splits
+from cgipool.data.computed import writing
 from cgipool.data.further import TableBuilder
 from cgipool.errors import UnusedDataWarning, UserError
 from cgipool.inference.fitted import FittedModel
@@ -82,7 +83,8 @@ def test_what_the_first_process_computes(own_cache: Path, tmp_path: Path, monkey
 
     def entries(method: str, **settings: Any) -> int:
         job = Job(method, PAPER.but(**settings), split, 0, "cpu", tmp_path)
-        compute_inputs(job, replace(molecules, checked=True))  # another object each time, so that none is in memory
+        with writing():
+            compute_inputs(job, replace(molecules, checked=True))  # another object each time: none is in memory
         return len(list(own_cache.glob("computed/*.json")))
 
     assert entries("cgi") == entries("wl") == 0

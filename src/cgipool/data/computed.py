@@ -1,7 +1,8 @@
 """Results that take long to compute from a data set, kept in the cache folder for other commands and processes.
 
-An entry is an index, `KEY.json`, and one .npy file per array. The key is a hash of what was computed and of the values
-it was computed from; the index holds the digests of the arrays. An entry that is damaged is computed again.
+Training writes them (see `writing`); predictions of many graphs would only fill the disk. An entry is an index,
+`KEY.json`, and one .npy file per array. The key is a hash of what was computed and of the values it was computed from;
+the index holds the digests of the arrays. An entry that is damaged is computed again.
 """
 
 import hashlib
@@ -9,8 +10,10 @@ import io
 import json
 import os
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +45,23 @@ LARGEST, LIMIT = 1 << 30, 4 << 30
 """Bytes of one entry and of all entries; those not used for longest are deleted first."""
 
 
+_WRITES = ContextVar("writes", default=False)
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """In this context, results that took long are kept."""
+    token = _WRITES.set(True)
+    try:
+        yield
+    finally:
+        _WRITES.reset(token)
+
+
 def kept(what: str, reads: Iterable[NDArray[Any] | None], compute: Callable[[], Arrays]) -> Arrays:
     """What `compute` gives, read from the cache if it is there. `what` names the computation with its arguments and a
-    version, and `reads` are all arrays it depends on. Processes that want the same result wait for the first."""
+    version, and `reads` are all arrays it depends on. Of processes that would write the same result, all wait for the
+    first."""
     try:
         folder = cache_folder() / "computed"
     except UserError:
@@ -54,6 +71,8 @@ def kept(what: str, reads: Iterable[NDArray[Any] | None], compute: Callable[[], 
         "" if values is None else f"{values.dtype} {values.shape} {of_array(np.asarray(values))}" for values in reads
     ]
     key = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
+    if not _WRITES.get():
+        return _read(folder, key) or compute()
     with _one_at_a_time(folder, key):
         if (found := _read(folder, key)) is not None:
             return found
@@ -115,11 +134,16 @@ def _array(folder: Path, key: str, name: str) -> Path:
 
 def _shrink(folder: Path) -> None:
     """Delete the entries that were not used for longest until the rest fit into the limit."""
-    used = sorted(folder.glob("*.json"), key=lambda place: place.stat().st_mtime, reverse=True)
+    used, arrays = {}, defaultdict(list)
+    for file in folder.iterdir():
+        key, status = file.name.partition(".")[0], file.lstat()
+        if file.suffix == ".json":
+            used[key] = status.st_mtime
+        elif file.suffix == ".npy" and key:
+            arrays[key].append((file, status.st_size))
     total = 0
-    for place in used:
-        parts = list(folder.glob(f"{place.stem}.*.npy"))
-        total += sum(part.stat().st_size for part in parts)
+    for key in sorted(used, key=lambda each: used[each], reverse=True):
+        total += sum(size for _, size in arrays[key])
         if total > LIMIT:
-            for file in (place, *parts):
+            for file in (folder / f"{key}.json", *(file for file, _ in arrays[key])):
                 file.unlink(missing_ok=True)

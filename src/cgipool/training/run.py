@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from numpy.typing import ArrayLike
 
+from cgipool.data.computed import writing
 from cgipool.data.descriptors import warn_of_gaps
 from cgipool.data.graphs import GraphSet
 from cgipool.data.sources import load_dataset
@@ -151,7 +152,7 @@ def train_splits(
         whole = tried(whole, graphs)
     members = [members_of(job, ensemble) for job in whole]
     began = time.perf_counter()
-    with matrix_precision(tf32):
+    with matrix_precision(tf32), writing():
         _train_all(waiting([job for trainings in members for job in trainings], tell), graphs, jobs, tell)
     if ensemble > 1:
         for job, parts in zip(whole, members, strict=True):

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from cgipool.data.computed import writing
 from cgipool.data.features import Encoder
 from cgipool.data.graphs import GraphSet
 from cgipool.data.splits import Split, check_graphs, check_splits
@@ -243,7 +244,7 @@ def train_distributed(
             if ranks.any(stop.requested < math.inf):
                 raise KeyboardInterrupt
 
-        with matrix_precision(tf32), stop.by_signals():
+        with matrix_precision(tf32), writing(), stop.by_signals():
             for job in (job for job in trainings if job.split.index in unfinished):
                 ranks.hand_out(job.folder, CHECKPOINT, METRICS)
                 train_split(job, graphs, report_progress, partial(DistributedTraining, ranks=ranks, stop=stop))
