@@ -84,6 +84,12 @@ def test_inputs_that_are_read_are_not_listed() -> None:
     assert said(bonds(False), "structure-free", conv="gin", wl=1) == ["method structure-free does not read: conv"]
 
 
+def test_imputation_of_nothing() -> None:
+    assert said(bonds(False), "none", impute="mean") == ["impute=mean changes nothing, as no descriptors are named"]
+    train(bonds(False), method="none", impute="mean", descriptors="num", **SMALL)
+    assert said(bonds(False), "wl", impute="mean") == ["method wl does not read: impute"]
+
+
 @pytest.mark.parametrize("conv", ["gine", "transformer"])
 @pytest.mark.parametrize("method", MAKE_EDGES)
 def test_new_edges_have_no_features_to_read(method: str, conv: str, tmp_path: Path) -> None:

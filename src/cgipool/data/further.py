@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from cgipool.data.build import pointer
 from cgipool.data.check import graph_called
 from cgipool.data.names import Names, Texts
-from cgipool.errors import UserError, are, counted, excerpt
+from cgipool.errors import UserError, are, counted, excerpt, meant
 
 if TYPE_CHECKING:
     from cgipool.data.graphs import GraphSet
@@ -57,7 +57,11 @@ def column(graphs: "GraphSet", name: str) -> list[str]:
     """[G] the fields of a kept column, empty where missing."""
     known = names_of(graphs)
     if name not in known or graphs.table is None:
-        has = f"; its columns: {few(known)}" if known else ", nor any other: its source was not a table"
+        has = (
+            f"{meant(name, known) or ';'} its columns: {few(known)}"
+            if known
+            else ", nor any other: its source was not a table"
+        )
         raise UserError(f"{graphs.name} has no column {excerpt(name)!r}{has}")
     places = np.arange(graphs.n_graphs) * len(known) + known.index(name)
     return graphs.table.take(places)[:]

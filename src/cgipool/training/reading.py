@@ -20,6 +20,8 @@ def warn_of_unread(graphs: GraphSet, name: str, recipe: Recipe) -> None:
     changed = recipe.changes().keys() - {"attributes"}  # chosen by the data set, and the warning above knows of them
     if unread := [each for each in INPUTS if each in changed and not method_named(name).reads(each)]:
         warn_user(f"method {name} does not read: {', '.join(unread)}", UnusedDataWarning)
+    if recipe.impute != "none" and not recipe.descriptors and "impute" not in unread:
+        warn_user(f"impute={recipe.impute} changes nothing, as no descriptors are named", UnusedDataWarning)
 
 
 def unread_by(names: Sequence[str], recipe: Recipe) -> dict[str, str]:
