@@ -45,6 +45,13 @@ def whole_number(name: str, value: Any, least: int | None = None) -> int:
     return number
 
 
+def meant(name: str, names: Iterable[str]) -> str:
+    """ "; did you mean 'NAME'?" with the nearest known name, or nothing."""
+    lowered = {known.lower(): known for known in names}
+    near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.6)
+    return f"; did you mean {excerpt(lowered[near[0]], 60)!r}?" if near else ""
+
+
 def unknown(kind: str, name: str, names: Iterable[str]) -> UserError:
     """Return the error for an unknown name; it suggests the nearest known name and lists all of them."""
     known = sorted(names)

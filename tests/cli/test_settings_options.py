@@ -34,6 +34,7 @@ def test_every_setting_is_an_option_with_its_help(command: str) -> None:
     found = options_of(command)
     for name, field in DECLARED.items():
         assert setting_of(field).help in found[name].help
+        assert not found[name].help.endswith("Default: .")
         assert found[name].default is None, "the recipe decides"
 
 

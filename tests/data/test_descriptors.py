@@ -75,6 +75,8 @@ def test_a_saved_encoder_reads_them_alike(graphs: GraphSet) -> None:
 def test_what_cannot_be_read(graphs: GraphSet) -> None:
     with pytest.raises(UserError, match="column 'tpsa' has no value in 1 graph, first in graph 3; impute=mean"):
         Descriptors.fit(graphs, TRAIN, ("tpsa",), impute=False)
+    with pytest.raises(UserError, match="has no descriptor column 'tspa'; did you mean 'tpsa'\\? its columns: tpsa"):
+        Descriptors.fit(graphs, TRAIN, ("tspa",), impute=True)
     with pytest.raises(UserError, match="has no descriptor columns 'a', 'b'; its columns: tpsa"):
         Descriptors.fit(graphs, TRAIN, ("a", "tpsa", "b"), impute=True)
     for bits, name in ((0, "rdkit_descriptors"), (8, "fingerprints")):

@@ -67,6 +67,8 @@ def test_numbers_and_times() -> None:
         numbers(graphs, "note")
     with pytest.raises(UserError, match="column 'note' has 8 values that are not a number or a date such as"):
         times(graphs, "note")
+    with pytest.raises(UserError, match="motifs has no column 'notes'; did you mean 'note'\\? its columns: weight"):
+        numbers(graphs, "notes")
     with pytest.raises(UserError, match="motifs has no column 'mass'; its columns: weight, when, note"):
         numbers(graphs, "mass")
     with pytest.raises(UserError, match="nor any other: its source was not a table"):

@@ -102,6 +102,14 @@ def test_broken_rule_names_itself(small: GraphSet, broken: dict, message: str) -
     assert str(caught.value) == f"small: {message}"
 
 
+def test_a_broken_row_is_named_by_the_id_of_its_graph(small: GraphSet) -> None:
+    for ids, called in ((["a", "", "c"], r"graph 0 \(id 'a'\)$"), (["", "b", "c"], "graph 0$"), (["a"], "graph 0$")):
+        with pytest.raises(UserError, match=f"first at node 1 of {called}"):
+            dataclasses.replace(small, attributes=NAN, graph_ids=ids)
+    with pytest.raises(UserError, match=r"first in graph 2 \(id 'c'\)"):
+        dataclasses.replace(small, graph_ids=["a", "b", "c"]).with_targets([1.0, 2.0, np.inf])
+
+
 @given(edge_lists())
 def test_from_edges_is_the_set_of_pairs(lists: tuple[list[int], list[tuple[int, int]]]) -> None:
     sizes, pairs = lists

@@ -54,7 +54,7 @@ def test_times_that_do_not_do() -> None:
         random_splits(graphs, seed=0, indices=[0], kind="time")
     with pytest.raises(UserError, match="--split-kind random does not use --time"):
         fold_splits(graphs, 3, 0, "random", "when")
-    with pytest.raises(UserError, match="has no column 'then'; its columns: when"):
+    with pytest.raises(UserError, match=r"has no column 'then'; did you mean 'when'\? its columns: when"):
         random_splits(graphs, seed=0, indices=[0], kind="time", time="then")
 
 

@@ -136,7 +136,12 @@ def test_archive_equals_folder(tmp_path: Path, compression: int, inside: str) ->
         ({"node_attributes": "1\n2\nlow\n4\n5\n6\n"}, "TOY_node_attributes.txt, line 3: 'low' is not a number"),
         (
             {"node_attributes": "1, 1\n2, nan\n3, 1\n4, NaN\n5, inf\n6, 1\n"},
-            "column 1 of {path}: TOY_node_attributes.txt holds 3 values that are NaN or infinite",
+            "{path}: TOY_node_attributes.txt, line 2: column 1 is nan for node 2, in graph 1; the file has 3 "
+            "values that are NaN or infinite",
+        ),
+        (
+            {"edge_attributes": "1, 1\n\n1, 1\n" + 5 * "2, 1\n" + "inf, 1\n"},
+            "{path}: TOY_edge_attributes.txt, line 9: column 0 is inf for the edge from node 5 to node 4, in graph 2",
         ),
     ],
 )

@@ -20,7 +20,9 @@ def graphs() -> GraphSet:
 def said(graphs: GraphSet, attributes: bool = False, edges: bool = False) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        warn_of_unused(graphs, attributes, edges)
+        unread = {} if attributes else {"node attributes": "; set attributes=true to use them"}
+        hint = "; conv=gine reads them"
+        warn_of_unused(graphs, unread | ({} if edges else {"edge labels": hint, "edge attributes": hint}))
     assert all(issubclass(each.category, UnusedDataWarning) and each.filename == __file__ for each in caught)
     return [str(each.message) for each in caught]
 

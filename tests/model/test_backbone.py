@@ -360,3 +360,30 @@ def test_repr_names_the_choices() -> None:
         assert told in repr(network)
     assert "LayerNorm(8)" in repr(network_of(random_case(0), "topk", norm="layer"))
     assert ReadoutsSideBySide(4, "mean", 2).width == 8
+
+
+@both_ways
+@pytest.mark.parametrize(("residual", "depth"), [(False, 1), (True, 1), (False, 3), (True, 3)])
+@pytest.mark.parametrize("method", ["none", "topk", "sag", "asap", "diffpool"])
+def test_residuals_and_depth_are_their_formula(method: str, residual: bool, depth: int, compact: bool) -> None:
+    """A level's features are h ← relu(Â h W + b) for each of its convolutions, with + h where both have one width."""
+    case = random_case(6)
+    network = network_of(case, method, compact=compact, residual=residual, convs_per_level=depth).eval()
+    entered: list[tuple[Tensor, Level]] = []
+    for pool in network.pools:
+        pool.register_forward_pre_hook(lambda module, inputs: entered.append(inputs))
+    _, steps = traced(network, batch_of(case, room=None if compact else ROOM))
+    assert len(network.convs) == 3 * depth
+    x = torch.from_numpy(case.x)
+    for site, (found, level) in enumerate(entered):
+        here = rows(level)
+        loops = adjacency(level) + torch.eye(len(here))
+        root = loops.sum(1).rsqrt()
+        for conv in network.convs[site * depth : (site + 1) * depth]:
+            weight = conv.linear.weight.detach()
+            weight = weight if conv is network.convs[0] else weight.T
+            out = (root.unsqueeze(1) * loops * root @ x @ weight + conv.bias.detach()).relu()
+            x = out + x if residual and out.shape == x.shape else out
+        torch.testing.assert_close(found[here], x, rtol=1e-9, atol=1e-9)
+        x = steps[site].pooled.x[rows(steps[site].after)]
+    assert case.x.shape[1] != 8, "the first convolution has another width, so nothing is added to it"

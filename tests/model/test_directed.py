@@ -1,6 +1,7 @@
 """Directed graphs: PyG on one-way edges as the oracle, in float64; both engines; what is refused."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +235,14 @@ def test_a_model_file_reads_directed_graphs(tmp_path: Path) -> None:
         loaded.predict_proba(undirected)
     with pytest.raises(UserError, match="stars is directed: use directed=true, or import it without --directed"):
         train(graphs, directed=False, **SMALL)
+    blind = fit(replace(graphs, directed=False, edge_weight=None), method="topk", **SMALL)
+    with pytest.raises(UserError, match="stars is directed, and the model was trained on undirected graphs: import it"):
+        blind.predict_proba(graphs)
+
+
+def test_a_set_that_cannot_be_imported_is_not_told_to_be() -> None:
+    with pytest.raises(UserError, match=r"motifs is undirected, and the model reads directions$"):
+        train("motifs", directed=True, **SMALL)
 
 
 @pytest.mark.parametrize(("method", "name"), [("asap", "ASAP"), ("diffpool", "DiffPool"), ("mincut", "MinCutPool")])

@@ -21,10 +21,10 @@ from cgipool.errors import UnusedDataWarning, UserError
 from cgipool.model import layers
 from cgipool.model.build import build_network
 from cgipool.model.layers import InputSize
-from cgipool.model.level import Level, TiledLevel, WeightedLevel
+from cgipool.model.level import Level, SparseLevel, TiledLevel, WeightedLevel
 from cgipool.model.level.dense import DenseLevel
 from cgipool.ops.bits import adjacency_bits, words_for
-from cgipool.pool import Sizes
+from cgipool.pool import METHODS, Sizes
 from cgipool.task.classification import Classification
 from cgipool.training.folder import identity_of
 from cgipool.training.initial import prepared
@@ -32,7 +32,7 @@ from cgipool.training.job import Job
 from cgipool.training.objective import objective as loss_of
 from cgipool.training.presets import PAPER
 from cgipool.training.run import train
-from small import double, group_of, rows
+from small import double, group_of, random_network, rows, traced
 
 SIZES = (8, 1, 6, 15, 3, 10)
 KINDS, FLOATS, WIDTH, OUT = (4, 3), 2, 8, 6
@@ -232,8 +232,10 @@ def test_weights_in_every_convolution(level: str, symmetric: bool) -> None:
 def test_negative_weights_are_refused_where_sums_of_weights_divide() -> None:
     graphs = edge_graphs(5, weights=True)
     weight = graphs.edge_weight.copy()
-    weight[3] = -0.5
-    graphs = replace(graphs, edge_weight=weight)
+    number = int(np.searchsorted(graphs.edge_source, graphs.node_ptr[3]))
+    weight[number] = -0.5
+    graphs = replace(graphs, edge_weight=weight, graph_ids=[f"g-{g}" for g in range(graphs.n_graphs)])
+    place = rf"the edge from node 0 to node {graphs.edge_disp[number]} of graph 3 \(id 'g-3'\)"
     for conv, method, user in (
         ("gcn", "none", "GCN"),
         ("sage", "none", "SAGE"),
@@ -241,7 +243,7 @@ def test_negative_weights_are_refused_where_sums_of_weights_divide() -> None:
         ("gin", "sag", "GCN"),
         ("gin", "vip", "VIPool"),
     ):
-        with pytest.raises(UserError, match=f"edge 3 weighs -0.5; {user} needs edge weights that are not negative"):
+        with pytest.raises(UserError, match=f"^edges: {place} weighs -0.5; {user} needs edge weights that are not"):
             build_network(InputSize(2), 2, width=8, conv=conv, method=method).check(graphs)
     for conv in ("gin", "gine"):
         build_network(InputSize(2), 2, width=8, conv=conv, method="topk").check(graphs)
@@ -326,3 +328,30 @@ def transformer(layer: nn.Module, h: Tensor, edge: Tensor, a: Tensor) -> Tensor:
         alpha = power / torch.where(total > 0, total, 1.0)
         outs.append(torch.einsum("pq,pqf->pf", alpha, value[:, part] + edge[..., part]))
     return torch.cat(outs, 1) + h @ layer.root.weight.T + layer.bias
+
+
+@pytest.mark.parametrize("what", ["none", "unread"])
+@pytest.mark.parametrize("compact", [False, True], ids=["static", "compact"])
+@pytest.mark.parametrize("method", [name for name, method in METHODS.items() if method.build and name != "oracle"])
+def test_edges_without_features_take_no_memory(method: str, compact: bool, what: str) -> None:
+    """Neither in a batch nor on any level: COLLAB's edges are five times its other data."""
+    graphs = edge_graphs(4)
+    if what == "none":
+        graphs = replace(graphs, edge_category=None, edge_category_names=(), edge_attributes=None)
+    inputs = Inputs(np.zeros((graphs.n_nodes, 1), np.int32), 2, None)
+    room = None if compact else Capacity(positions=90, entries=400, graphs=9, cells=900)
+    batch = Batcher(graphs, inputs).batch(np.arange(graphs.n_graphs), room=room)
+    columns = [name for name in batch._fields if name.startswith("edge_")]
+    assert len(columns) == 5
+    assert {name: getattr(batch, name).nbytes for name in columns} == dict.fromkeys(columns, 0)
+    network = random_network(InputSize(2), method=method, compact=compact, sizes=Sizes.of(graphs.sizes)).eval()
+    _, steps = traced(network, batch)
+    for level in (steps[0].before, *(step.after for step in steps)):
+        assert level.origin.edges is None
+        assert sum(weights.nbytes for weights in level.entry_weights) == 0
+        if isinstance(level, SparseLevel):
+            assert not isinstance(level, WeightedLevel)
+            assert len(level.lists.neighbor) > 0
+            assert level.edge_numbers.nbytes == 0
+        elif isinstance(level, DenseLevel):
+            assert level.edge_features is None

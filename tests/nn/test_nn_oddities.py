@@ -5,6 +5,7 @@ import torch
 from pyg_batches import DIM, LAYERS, close, dense, random_batch
 from torch import Tensor
 
+from cgipool.errors import UserError
 from cgipool.nn import PoolingOutput, TopKPooling
 
 NO_EDGES = torch.zeros(2, 0, dtype=torch.long)
@@ -58,6 +59,30 @@ def test_edges_and_their_attributes_are_carried_along(name: str) -> None:
     assert (out.edge_attr[:, 0] // 3).tolist() == expected
     assert out.perm[out.edge_index].tolist() == graphs.edge_index[:, expected].tolist()
     assert bool((out.edge_index[0] == out.edge_index[1]).any()), "no loop was put to the test"
+
+
+@every
+def test_attributes_of_edges_keep_their_shape(name: str) -> None:
+    graphs = random_batch(2)
+    layer, attr = LAYERS[name](DIM, 0.6).double().eval(), torch.randn(graphs.edge_index.shape[1], 6).double()
+    flat, shaped = (
+        layer(graphs.x, graphs.edge_index, each, graphs.batch) for each in (attr, attr.unsqueeze(2).view(-1, 3, 2))
+    )
+    assert shaped.edge_attr.shape == (shaped.edge_index.shape[1], 3, 2)
+    close(shaped.edge_attr.flatten(1), flat.edge_attr)
+    column = layer(graphs.x, graphs.edge_index, attr.unsqueeze(2), graphs.batch)
+    assert column.edge_attr.shape == (column.edge_index.shape[1], 6, 1)
+    close(column.x, flat.x)
+
+
+@every
+def test_a_wrong_number_of_edge_attributes_is_one_line(name: str) -> None:
+    graphs = random_batch(2)
+    layer, edges = LAYERS[name](DIM, 0.6).double(), graphs.edge_index.shape[1]
+    for attr in (torch.ones(3), torch.ones(edges + 1, 4).double(), torch.tensor(1.0)):
+        rows = f"{len(attr)} rows" if attr.ndim else "0 rows"
+        with pytest.raises(UserError, match=f"^{type(layer).__name__}: .* have {rows} for {edges} edges$"):
+            layer(graphs.x, graphs.edge_index, attr, graphs.batch)
 
 
 @pytest.mark.parametrize("name", [name for name in LAYERS if name != "asap"])

@@ -10,13 +10,16 @@ import pytest
 
 from cgipool import GraphSet, train
 from cgipool.data import Encoder, random_splits
+from cgipool.data.computed import writing
 from cgipool.data.further import TableBuilder
 from cgipool.errors import UnusedDataWarning, UserError
 from cgipool.inference.fitted import FittedModel
 from cgipool.inference.fitting import fit
+from cgipool.training.folder import split_folder
 from cgipool.training.initial import read_encoder
 from cgipool.training.job import Job
 from cgipool.training.loop import train_split
+from cgipool.training.parallel import compute_inputs
 from cgipool.training.presets import PAPER, keyed
 from cgipool.training.recipe import Recipe
 from cgipool.training.stacked.host import train_together
@@ -51,6 +54,46 @@ def test_both_engines_read_them_alike(graphs: GraphSet, tmp_path: Path) -> None:
         assert read_encoder(a.folder).wl == 2
         p, q = (np.load(job.folder / "probabilities.npy") for job in (a, b))
         np.testing.assert_allclose(p, q, rtol=5e-3, atol=5e-3)
+
+
+def test_processes_read_what_the_first_one_computed(
+    graphs: GraphSet, own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It computes something else here, which the others could not know."""
+
+    def other(graphs: GraphSet, ids: np.ndarray, found: np.ndarray) -> None:
+        found[:] = np.arange(found.size).reshape(found.shape)
+
+    monkeypatch.setattr("cgipool.data.structure._walk", other)
+    monkeypatch.setattr("cgipool.data.computed.LONG", 0.0)
+    options: dict[str, Any] = SMALL | {"method": "none", "epochs": 1, "rwse": 2, "attributes": False}
+    train(graphs, splits=2, jobs=2, out=tmp_path / "run", **options)
+    for split in random_splits(graphs, seed=0, indices=range(2)):
+        nodes = np.concatenate([np.arange(*graphs.node_ptr[g : g + 2]) for g in split.train])
+        mean = read_encoder(split_folder(tmp_path / "run", split.index)).mean
+        np.testing.assert_allclose(mean, [2 * nodes.mean(), 2 * nodes.mean() + 1])
+
+
+def test_what_the_first_process_computes(own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("rdkit", reason="needs the extra chem")
+    from cgipool.data.molecules import MoleculeFeaturizer
+
+    monkeypatch.setattr("cgipool.data.computed.LONG", 0.0)
+    molecules = MoleculeFeaturizer().graphs(["C" * n for n in range(1, 21)]).relabelled(np.arange(20) % 2, ("a", "b"))
+    (split,) = random_splits(molecules, seed=0, indices=[0])
+
+    def entries(method: str, **settings: Any) -> int:
+        job = Job(method, PAPER.but(**settings), split, 0, "cpu", tmp_path)
+        with writing():
+            compute_inputs(job, replace(molecules, checked=True))  # another object each time: none is in memory
+        return len(list(own_cache.glob("computed/*.json")))
+
+    assert entries("cgi") == entries("wl") == 0
+    assert entries("rdkit-rf") == 1
+    assert entries("cgi", rdkit_descriptors=True) == 1
+    assert entries("rdkit-svm") == 2
+    assert entries("cgi", fingerprints=32) == 3
+    assert entries("cgi", wl=2, lappe=2) == 5
 
 
 def test_a_model_file_colours_new_graphs(graphs: GraphSet, tmp_path: Path) -> None:

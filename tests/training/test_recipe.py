@@ -56,6 +56,8 @@ def test_settings_are_plain_values() -> None:
         ({"shuffle": 1}, "shuffle must be true or false, not 1"),
         ({"lr": "fast"}, "lr must be a number, not 'fast'"),
         ({"conv": None}, "conv must be a string, not None"),
+        ({"descriptors": " , "}, "descriptors must be names of columns, separated by commas, not ' , '"),
+        ({"descriptors": "a, b,a"}, "descriptors lists the column 'a' twice"),
     ],
 )
 def test_settings_of_another_type(setting: dict[str, Any], said: str) -> None:

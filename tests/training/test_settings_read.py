@@ -50,6 +50,7 @@ def trained(method: str, folder: Path, **changes: Any) -> dict[str, bytes]:
 
 
 @pytest.mark.usefixtures("one_thread")
+@pytest.mark.filterwarnings("ignore:method .* does not read")
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in ON_MOLECULES])
 def test_settings_that_are_not_read_change_no_bit(name: str, tmp_path: Path) -> None:
     changes = {setting: value for setting, value in OTHER.items() if not METHODS[name].reads(setting)}

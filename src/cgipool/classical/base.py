@@ -57,6 +57,9 @@ class Fitted:
 class Classical(Protocol):
     """A classical method. Its objects hold no state: what was learned is in the arrays."""
 
+    def prepare(self, graphs: GraphSet) -> None:
+        """Compute the features that processes share through the cache."""
+
     def fit(self, examples: Examples) -> Fitted:
         """Learn from the training graphs; choose settings by the validation graphs."""
 

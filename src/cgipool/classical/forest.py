@@ -37,6 +37,11 @@ class Forest:
             (ExtraTreesClassifier, ExtraTreesRegressor) if extra else (RandomForestClassifier, RandomForestRegressor)
         )
 
+    def prepare(self, graphs: GraphSet) -> None:
+        """Compute the features."""
+        check_molecules(graphs, self.title)
+        self.features(graphs)
+
     def fit(self, examples: Examples) -> Fitted:
         """Learn from the training graphs."""
         check_molecules(examples.graphs, self.title)

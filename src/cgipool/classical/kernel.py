@@ -50,6 +50,9 @@ class Kernel:
     def __init__(self, *, assignment: bool) -> None:
         self.assignment = assignment
 
+    def prepare(self, graphs: GraphSet) -> None:
+        """Its features are kept in memory only."""
+
     def fit(self, examples: Examples) -> Fitted:
         """Choose depth and C (or the penalty) by the validation graphs; ties go to the smaller ones."""
         task, graphs = examples.task, examples.graphs

@@ -54,6 +54,12 @@ class Inputs(NamedTuple):
 class DescriptorMachine:
     """Machines with one kernel: one for each class against the rest, or for each column of targets."""
 
+    def prepare(self, graphs: GraphSet) -> None:
+        """Compute descriptors and fingerprints."""
+        check_molecules(graphs, TITLE)
+        rdkit_descriptors(graphs)
+        ecfp_counts(graphs)
+
     def fit(self, examples: Examples) -> Fitted:
         """Choose w, then C, by the validation graphs; ties go to the smaller ones."""
         graphs, task, train = examples.graphs, examples.task, examples.train

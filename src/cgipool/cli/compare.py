@@ -82,6 +82,7 @@ def compare(
     from cgipool.study.compare import comparison, replaced_by
     from cgipool.task.metrics import check_metric, classes_of
     from cgipool.training.presets import parse_settings, resolve_recipe
+    from cgipool.training.reading import unread_by
     from cgipool.training.settings import merged
 
     every = [name for name, method in METHODS.items() if not method.of_molecules]
@@ -104,7 +105,7 @@ def compare(
     kind = split_kind or ("random" if time is None else "time")
     columns = {"time": time or "", "sample_weight": sample_weight or ""}
     study = comparison(graphs, data, names, chosen, splits, kind, seed, ensemble, seeds, **columns)
-    warn_of_unused(graphs, chosen.attributes, chosen.reads_edges)
+    warn_of_unused(graphs, unread_by(names, chosen))
     folder = store or Path("runs") / study.name
     report = out or folder / "report"
     writable_folder(report)

@@ -161,8 +161,8 @@ def _option(field: Field[Any]) -> inspect.Parameter:
     declared, types = setting_of(field), [kind for kind in types_of(Recipe, field.name) if kind is not NoneType]
     kind = str if len(types) > 1 else types[0]  # `ratio` is a share or a count: parse_ratio
     default = field.default
-    if default is None or isinstance(default, bool):
-        default = {None: "none", True: "yes", False: "no"}[default]
+    if default in (None, "") or isinstance(default, bool):
+        default = {None: "none", "": "none", True: "yes", False: "no"}[default]
     about = typer.Option(
         help=f"{declared.help} Default: {default}.", metavar=declared.metavar, rich_help_panel=declared.panel
     )

@@ -271,7 +271,7 @@ def train_by_all(
     from cgipool.cli.progress import downloading, reporting
     from cgipool.training.distributed.process_group import process_group
     from cgipool.training.distributed.train import train_distributed
-    from cgipool.training.run import warn_of_inputs
+    from cgipool.training.reading import warn_of_unread
 
     with process_group(device) as ranks:
         with downloading() as progress:
@@ -283,7 +283,7 @@ def train_by_all(
                 return train_distributed(graphs, ranks, splits=splits, **run)
             except KeyboardInterrupt:
                 raise typer.Exit(130) from None
-        warn_of_inputs(graphs, run["recipe"], run["method"])
+        warn_of_unread(graphs, run["method"], run["recipe"])
         _warn_of_new_run(run)
         with _stopped(run["out"]), reporting(len(splits), run["recipe"].epochs, run["recipe"].patience) as tell:
             return train_distributed(graphs, ranks, splits=splits, tell=tell, **run)

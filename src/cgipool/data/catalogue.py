@@ -18,6 +18,8 @@ class CatalogueEntry:
     """Whether the paper's tables report it."""
     nodes: float = 30.0
     """Nodes of a graph on average, where that is known; a guess elsewhere."""
+    edges: bool = False
+    """Whether edges have labels."""
     content: str = ""
     """The SHA-256 of the parsed content, from `CONTENT`; empty where it is not known."""
 
@@ -52,7 +54,7 @@ _ENTRIES = {
         "molecules", 4127, 2, "compounds screened against ovarian cancer cells", in_paper=True, nodes=29.68
     ),
     "Mutagenicity": CatalogueEntry(
-        "molecules", 4337, 2, "compounds that do or do not mutate a bacterium", in_paper=True, nodes=30.32
+        "molecules", 4337, 2, "compounds that do or do not mutate a bacterium", in_paper=True, nodes=30.32, edges=True
     ),
     "IMDB-BINARY": CatalogueEntry(
         "social", 1000, 2, "actors around one actor; action or romance", in_paper=True, nodes=19.77
@@ -78,7 +80,7 @@ _ENTRIES = {
     "circulant": CatalogueEntry(
         "synthetic", 1000, 2, "rings that 1-WL cannot tell apart; made here, nothing to download", nodes=22.5
     ),
-    "AIDS": CatalogueEntry("molecules", 2000, 2, "compounds active or inactive against HIV"),
+    "AIDS": CatalogueEntry("molecules", 2000, 2, "compounds active or inactive against HIV", edges=True),
     "BZR": CatalogueEntry("molecules", 405, 2, "ligands of the benzodiazepine receptor"),
     "COLORS-3": CatalogueEntry("synthetic", 10500, 11, "count the green nodes"),
     "COX2": CatalogueEntry("molecules", 467, 2, "inhibitors of cyclooxygenase-2"),
@@ -86,18 +88,23 @@ _ENTRIES = {
     "ENZYMES": CatalogueEntry("proteins", 600, 6, "secondary structure elements; the enzyme's top class"),
     "FRANKENSTEIN": CatalogueEntry("molecules", 4337, 2, "Mutagenicity with image vectors in place of atoms"),
     "MSRC_9": CatalogueEntry("vision", 221, 8, "super-pixels of an image; its scene"),
-    "MUTAG": CatalogueEntry("molecules", 188, 2, "nitroaromatic compounds; mutagenic or not"),
-    "PTC_FM": CatalogueEntry("molecules", 349, 2, "carcinogenic to female mice or not"),
-    "PTC_FR": CatalogueEntry("molecules", 351, 2, "carcinogenic to female rats or not"),
-    "PTC_MM": CatalogueEntry("molecules", 336, 2, "carcinogenic to male mice or not"),
-    "PTC_MR": CatalogueEntry("molecules", 344, 2, "carcinogenic to male rats or not"),
+    "MUTAG": CatalogueEntry("molecules", 188, 2, "nitroaromatic compounds; mutagenic or not", edges=True),
+    "PTC_FM": CatalogueEntry("molecules", 349, 2, "carcinogenic to female mice or not", edges=True),
+    "PTC_FR": CatalogueEntry("molecules", 351, 2, "carcinogenic to female rats or not", edges=True),
+    "PTC_MM": CatalogueEntry("molecules", 336, 2, "carcinogenic to male mice or not", edges=True),
+    "PTC_MR": CatalogueEntry("molecules", 344, 2, "carcinogenic to male rats or not", edges=True),
     "REDDIT-BINARY": CatalogueEntry(
         "social", 2000, 2, "users of one thread; discussion or question and answer", nodes=429.63
     ),
     "REDDIT-MULTI-12K": CatalogueEntry("social", 11929, 11, "users of one thread; which of eleven forums"),
     "REDDIT-MULTI-5K": CatalogueEntry("social", 4999, 5, "users of one thread; which of five forums"),
     "solubility": CatalogueEntry(
-        "molecules", 1282, 3, "solubility in water: low, medium, high; comes with the extra chem", nodes=13.0
+        "molecules",
+        1282,
+        3,
+        "solubility in water: low, medium, high; comes with the extra chem",
+        nodes=13.0,
+        edges=True,
     ),
     "SYNTHETIC": CatalogueEntry("synthetic", 300, 2, "one random graph with permuted node attributes"),
     "TRIANGLES": CatalogueEntry("synthetic", 45000, 10, "count the triangles"),

@@ -58,7 +58,7 @@ def check(graphs: "GraphSet") -> None:
         _categories("edge_category", graphs.edge_category, graphs.edge_category_names, called)
         for column in ("attributes", "edge_weight", "edge_attributes"):
             finite(
-                column, getattr(graphs, column), graphs.column_names.get(column, ()), partial(_place, graphs, column)
+                column, getattr(graphs, column), graphs.column_names.get(column, ()), partial(place_of, graphs, column)
             )
         fields = graphs.n_graphs * len(graphs.column_names.get("table", ()))
         counts = ((graphs.n_graphs, "graph"), (graphs.n_nodes, "node"), (fields, "field"))
@@ -128,15 +128,22 @@ def finite(
     raise UserError(f"{what} holds {not_finite(int(bad.sum()))}, the first at {place(int(np.argmax(bad)))}")
 
 
-def _place(graphs: "GraphSet", column: str, row: int) -> str:
+def graph_called(graphs: "GraphSet", number: int) -> str:
+    """How messages call a graph: by its number, and by the id that the source gives it."""
+    ids = graphs.graph_ids
+    known = ids[number] if ids is not None and len(ids) == graphs.n_graphs else ""
+    return f"graph {number}" + (f" (id {excerpt(known, 60)!r})" if known else "")
+
+
+def place_of(graphs: "GraphSet", column: str, row: int) -> str:
     """A row of a column of nodes or edges, by its place in its graph."""
     if column == "attributes":
         graph = int(np.searchsorted(graphs.node_ptr, row, side="right")) - 1
-        return f"node {row - graphs.node_ptr[graph]} of graph {graph}"
+        return f"node {row - graphs.node_ptr[graph]} of {graph_called(graphs, graph)}"
     source = int(np.searchsorted(graphs.edge_ptr, row, side="right")) - 1
     graph = int(np.searchsorted(graphs.node_ptr, source, side="right")) - 1
     first = source - graphs.node_ptr[graph]
-    return f"the edge from node {first} to node {first + graphs.edge_disp[row]} of graph {graph}"
+    return f"the edge from node {first} to node {first + graphs.edge_disp[row]} of {graph_called(graphs, graph)}"
 
 
 def not_finite(count: int) -> str:
@@ -210,10 +217,12 @@ def _targets(graphs: "GraphSet") -> None:
     for column, name in zip(graphs.targets.T, graphs.target_names, strict=True):
         where = f"target column {excerpt(name)!r}"
         if (infinite := np.flatnonzero(np.isinf(column))).size:
-            raise UserError(f"{where} has {counted(len(infinite), 'infinite value')}, first in graph {infinite[0]}")
+            first = graph_called(graphs, int(infinite[0]))
+            raise UserError(f"{where} has {counted(len(infinite), 'infinite value')}, first in {first}")
         other = np.flatnonzero(~np.isnan(column) & ~np.isin(column, (0.0, 1.0)))
         if graphs.task == "multilabel" and other.size:
-            found = f"{counted(len(other), 'value')} other than 0 and 1 ({column[other[0]]:g} in graph {other[0]})"
+            found = f"{column[other[0]]:g} in {graph_called(graphs, int(other[0]))}"
+            found = f"{counted(len(other), 'value')} other than 0 and 1 ({found})"
             raise UserError(f"{where} has {found}; for numbers use regression (GraphRegressor)")
 
 

@@ -1,6 +1,6 @@
 """Describe a data set in plain values, and warn about parts of it that training does not use."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -127,13 +127,13 @@ ONE_WAY = "one-way edges completed"
 DISCARDED = "direction is discarded"
 
 
-def warn_of_unused(graphs: GraphSet, attributes: bool, edges: bool = False) -> None:
-    """One warning for each thing that is left out; `attributes` says whether node attributes are used, `edges` whether
-    edge labels and edge attributes are.
+def warn_of_unused(graphs: GraphSet, unread: Mapping[str, str]) -> None:
+    """One warning for each thing that is left out. `unread` has those of "node attributes", "edge labels" and "edge
+    attributes" that are not read, and what to know about it.
 
     The sets of the catalogue are known, and so is what the paper's protocol leaves out: they get a single note.
     """
-    left_out = [f"{thing} are not used{why}" for thing, why in _unused(graphs, attributes, edges)]
+    left_out = [f"{thing} are not used{why}" for thing, why in _unused(graphs, unread)]
     if one_way := graphs.dropped.get(ONE_WAY):
         left_out.append(f"{DISCARDED}: {counted(one_way, 'one-way edge')} count in both directions")
     if graphs.name in CATALOGUE and left_out:
@@ -158,17 +158,18 @@ def _constant_labels(graphs: GraphSet) -> Iterator[str]:
         yield f"{shown}: {they} trained, but left out of mean ROC-AUC and PR-AUC"
 
 
-def _unused(graphs: GraphSet, attributes: bool, edges: bool) -> Iterator[tuple[str, str]]:
+def _unused(graphs: GraphSet, unread: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """What is not used, and what to know about it."""
-    if graphs.attributes is not None and not attributes:
-        alone = "" if graphs.category is not None else " and nodes have no labels, so only their degrees are seen"
-        alone += "; set attributes=true to use them"
-        yield f"node attributes ({_columns(graphs.attributes.shape[1])})", alone
-    reader = "; conv=gine reads them"
-    if graphs.edge_category is not None and not edges:
-        yield f"edge labels ({_columns(graphs.edge_category.shape[1])})", reader
-    if graphs.edge_attributes is not None and not edges:
-        yield f"edge attributes ({_columns(graphs.edge_attributes.shape[1])})", reader
+    columns: dict[str, NDArray[Any] | None] = {
+        "node attributes": graphs.attributes,
+        "edge labels": graphs.edge_category,
+        "edge attributes": graphs.edge_attributes,
+    }
+    for thing, hint in unread.items():
+        if (values := columns[thing]) is not None:
+            alone = thing == "node attributes" and graphs.category is None
+            seen = " and nodes have no labels, so only their degrees are seen" if alone else ""
+            yield f"{thing} ({_columns(values.shape[1])})", seen + hint
 
 
 def _columns(count: int) -> str:

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cgipool.data.check import graph_called
 from cgipool.data.further import checked, column, few, is_missing, names_of, number_in
 from cgipool.data.graphs import GraphSet
 from cgipool.data.molecule_descriptors import check_molecules, ecfp_counts, rdkit_names, rdkit_values
 from cgipool.data.names import Names
-from cgipool.errors import UnusedDataWarning, UserError, counted, excerpt, warn_user
+from cgipool.errors import UnusedDataWarning, UserError, counted, excerpt, meant, warn_user
 
 LARGEST = 10.0
 """Standardised values computed from molecules are cut off at ± this: of a few descriptors, such as Ipc, a single
@@ -59,8 +60,8 @@ class Descriptors:
         found = {} if impute else _problems(graphs, names, impute)
         if missing := {graph: reason for graph, reason in found.items() if reason.endswith(NO_VALUE)}:
             graph, reason = min(missing.items())
-            count = counted(len(missing), "graph")
-            raise UserError(f"{graphs.name}: {reason} in {count}, first in graph {graph}; impute=mean fills such gaps")
+            count, first = counted(len(missing), "graph"), graph_called(graphs, graph)
+            raise UserError(f"{graphs.name}: {reason} in {count}, first in {first}; impute=mean fills such gaps")
         unfitted = cls(names, (), (), impute, rdkit_names() if rdkit else (), bits)
         train = unfitted._values(graphs)[ids]
         known = ~np.isnan(train)
@@ -140,5 +141,6 @@ def check_columns(where: object, names: Names, known: Names) -> None:
     """Raise UserError naming every descriptor column that a source lacks."""
     if missing := [name for name in names if name not in known]:
         what = f"descriptor column{'s' if len(missing) > 1 else ''} {', '.join(repr(excerpt(n, 60)) for n in missing)}"
+        hint = next(filter(None, (meant(name, known) for name in missing)), ";")
         has = f"its columns: {few(known)}" if known else "it has no table of columns"
-        raise UserError(f"{where} has no {what}; {has}")
+        raise UserError(f"{where} has no {what}{hint} {has}")

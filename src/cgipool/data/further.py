@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cgipool.data.build import pointer
+from cgipool.data.check import graph_called
 from cgipool.data.names import Names, Texts
-from cgipool.errors import UserError, are, counted, excerpt
+from cgipool.errors import UserError, are, counted, excerpt, meant
 
 if TYPE_CHECKING:
     from cgipool.data.graphs import GraphSet
@@ -56,7 +57,11 @@ def column(graphs: "GraphSet", name: str) -> list[str]:
     """[G] the fields of a kept column, empty where missing."""
     known = names_of(graphs)
     if name not in known or graphs.table is None:
-        has = f"; its columns: {few(known)}" if known else ", nor any other: its source was not a table"
+        has = (
+            f"{meant(name, known) or ';'} its columns: {few(known)}"
+            if known
+            else ", nor any other: its source was not a table"
+        )
         raise UserError(f"{graphs.name} has no column {excerpt(name)!r}{has}")
     places = np.arange(graphs.n_graphs) * len(known) + known.index(name)
     return graphs.table.take(places)[:]
@@ -90,7 +95,7 @@ def checked(
     if good.all():
         return values
     bad = np.flatnonzero(~good)
-    first = f"the first in graph {bad[0]}: {excerpt(texts[bad[0]], 60)!r}"
+    first = f"the first in {graph_called(graphs, int(bad[0]))}: {excerpt(texts[bad[0]], 60)!r}"
     what = f"{counted(len(bad), 'value')} that {are(len(bad))} not {wanted}"
     raise UserError(f"{graphs.name}: column {excerpt(name)!r} has {what}, {first}")
 

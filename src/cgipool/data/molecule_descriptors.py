@@ -4,6 +4,7 @@ Rogers and Hahn: Extended-Connectivity Fingerprints. J. Chem. Inf. Model. 2010.
 """
 
 import importlib.util
+import json
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cgipool.data.computed import kept
 from cgipool.data.graphs import GraphSet
 from cgipool.data.names import Names
 from cgipool.data.structure import remembered
@@ -25,6 +27,9 @@ SLOW = ("Ipc", "AvgIpc")
 LARGEST = 1e30
 """Descriptors are cut off here: a few grow with the factorial of a molecule's size, and trees read 32-bit floats."""
 
+VERSION = 1
+"""Raised when a computation here gives other results, so that earlier entries of the cache are not used."""
+
 Features = Callable[[GraphSet], NDArray[np.float32]]
 
 
@@ -38,12 +43,12 @@ def check_molecules(graphs: GraphSet, what: str) -> None:
 
 def ecfp_bits(graphs: GraphSet) -> NDArray[np.float32]:
     """[G, BITS] which environments of radius 2 a molecule has."""
-    return remembered(graphs, "ecfp bits", lambda: _ecfp(graphs, counts=False))
+    return _computed(graphs, "ecfp bits", lambda: _ecfp(graphs, counts=False))
 
 
 def ecfp_counts(graphs: GraphSet, bits: int = BITS) -> NDArray[np.float32]:
     """[G, bits] how many environments of radius 2 a molecule has."""
-    return remembered(graphs, ("ecfp counts", bits), lambda: _ecfp(graphs, counts=True, bits=bits))
+    return _computed(graphs, f"ecfp counts {bits}", lambda: _ecfp(graphs, counts=True, bits=bits))
 
 
 def rdkit_descriptors(graphs: GraphSet) -> NDArray[np.float32]:
@@ -73,8 +78,18 @@ def rdkit_values(graphs: GraphSet, names: Names) -> NDArray[np.float64]:
             rows = [[_value(compute, molecule) for compute in computes] for molecule in _molecules(graphs)]
         return np.array(rows, dtype=np.float64).reshape(graphs.n_graphs, len(known)).clip(-LARGEST, LARGEST)
 
-    values = remembered(graphs, "rdkit", make)
+    values = _computed(graphs, "rdkit", make)
     return values if names == known else values[:, [known.index(name) for name in names]]
+
+
+def _computed(graphs: GraphSet, what: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+    """What `compute` gives for these molecules, computed once for a set, and kept on disk if that takes long."""
+    from rdkit import rdBase
+
+    names = json.dumps([graphs.category_names, graphs.edge_category_names, graphs.column_names.get("category")])
+    said = f"{what} {VERSION} {rdBase.rdkitVersion} {names}"
+    reads = (graphs.node_ptr, graphs.edge_ptr, graphs.edge_disp, graphs.category, graphs.edge_category)
+    return remembered(graphs, what, lambda: kept(said, reads, lambda: {"found": compute()})["found"])
 
 
 def _value(compute: Callable[[Any], float], molecule: Any) -> float:

@@ -1,6 +1,7 @@
 """What the structure of graphs tells of their nodes: Weisfeiler–Lehman colours, random-walk and Laplacian encodings.
 
-All are computed once for a set and kept with it in memory. Shapes: G graphs, N nodes, K label columns.
+All are computed once for a set: they are kept with it in memory and, if they take long, on disk.
+Shapes: G graphs, N nodes, K label columns.
 """
 
 import hashlib
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from cgipool.data.build import CHUNK, mix, ranges
 from cgipool.data.columns import STRETCH, Codes, SideBySide, label_codes
+from cgipool.data.computed import kept
 from cgipool.data.graphs import GraphSet
 from cgipool.data.names import Names
 from cgipool.errors import UserError
@@ -27,6 +29,9 @@ ROUND = np.uint64(0x9E3779B97F4A7C15)
 
 COMMON = 5
 """A colour has an input column of its own if it occurs in at least this many graphs of the set."""
+
+VERSION = 1
+"""Raised when one of these computations gives other results, so that earlier entries of the cache are not used."""
 
 _KEPT: "WeakKeyDictionary[GraphSet, dict[Any, Any]]" = WeakKeyDictionary()
 """Results by set and by what was computed, for as long as the set is in memory."""
@@ -46,13 +51,11 @@ class Colours:
     Two nodes have the same colour if their surroundings of that depth look alike to 1-WL, in whichever sets they are.
     """
 
-    def __init__(self, graphs: GraphSet, words: Words) -> None:
-        found, codes = np.unique(words, return_inverse=True)
+    def __init__(self, found: Words, codes: NDArray[np.int32], graphs: NDArray[np.int64]) -> None:
+        """`codes` [N] are indices into `found`, and `graphs` says in how many graphs each of these occurs."""
         self.names: Names = tuple(f"{word:016x}" for word in found.tolist())
-        self.column = label_codes(codes.astype(np.int32)[:, None], (self.names,))
-        of_graph = graphs.node_graph * max(len(found), 1) + codes
-        self.graphs = np.bincount(np.unique(of_graph) % max(len(found), 1), minlength=len(found))
-        """In how many graphs each colour occurs."""
+        self.column = label_codes(codes[:, None], (self.names,))
+        self.graphs = graphs
 
 
 def wl_colours(graphs: GraphSet, start: Codes, key: Any, rounds: int) -> tuple[Colours, ...]:
@@ -63,13 +66,31 @@ def wl_colours(graphs: GraphSet, start: Codes, key: Any, rounds: int) -> tuple[C
         return ()
 
     def compute() -> tuple[Colours, ...]:
-        words, found = _initial(graphs, start), []
-        for _ in range(rounds):
-            words = refined(graphs, words)
-            found.append(Colours(graphs, words))
-        return tuple(found)
+        words = _initial(graphs, start)
+        made = kept(
+            f"wl {rounds} {VERSION}",
+            (*_structure(graphs), graphs.edge_weight if graphs.directed else None, words),
+            lambda: _coloured(graphs, words, rounds),
+        )
+        return tuple(Colours(*(made[f"{part}{i}"] for part in ("found", "codes", "graphs"))) for i in range(rounds))
 
     return remembered(graphs, ("wl", key, rounds), compute)
+
+
+def _coloured(graphs: GraphSet, words: Words, rounds: int) -> dict[str, NDArray[Any]]:
+    """By round, the arrays of its colours."""
+    made: dict[str, NDArray[Any]] = {}
+    for i in range(rounds):
+        words = refined(graphs, words)
+        found, codes = np.unique(words, return_inverse=True)
+        of_graph = graphs.node_graph * max(len(found), 1) + codes
+        made[f"found{i}"], made[f"codes{i}"] = found, codes.astype(np.int32)
+        made[f"graphs{i}"] = np.bincount(np.unique(of_graph) % max(len(found), 1), minlength=len(found))
+    return made
+
+
+def _structure(graphs: GraphSet) -> tuple[NDArray[Any], ...]:
+    return graphs.node_ptr, graphs.edge_ptr, graphs.edge_disp
 
 
 def _initial(graphs: GraphSet, start: Codes) -> Words:
@@ -126,7 +147,7 @@ def segment_sums(words: Words, ptr: NDArray[np.int64]) -> Words:
 def return_probabilities(graphs: GraphSet, steps: int) -> NDArray[np.float32]:
     """[N, steps] the probability that a random walk from a node is back after 1, 2, … steps; 0 for isolated nodes."""
 
-    def compute() -> NDArray[np.float32]:
+    def compute() -> dict[str, NDArray[np.float32]]:
         found = np.zeros((graphs.n_nodes, steps), np.float32)
         order, first = np.argsort(graphs.sizes, kind="stable"), 0
         nodes = np.cumsum(graphs.sizes[order])
@@ -136,9 +157,10 @@ def return_probabilities(graphs: GraphSet, steps: int) -> NDArray[np.float32]:
             last = max(first + 1, first + int(np.count_nonzero(fits[first:])))
             _walk(graphs, np.sort(order[first:last]), found)
             first = last
-        return found
+        return {"found": found}
 
-    return remembered(graphs, ("walk", steps), compute)
+    what = f"walk {steps} {VERSION}"
+    return remembered(graphs, ("walk", steps), lambda: kept(what, _structure(graphs), compute)["found"])
 
 
 def _walk(graphs: GraphSet, ids: NDArray[np.int64], found: NDArray[np.float32]) -> None:
@@ -184,7 +206,7 @@ def laplacian_encodings(graphs: GraphSet, count: int) -> NDArray[np.float32]:
     This depends on neither basis nor signs, so that the encodings are the same for every order of the nodes.
     """
 
-    def compute() -> NDArray[np.float32]:
+    def compute() -> dict[str, NDArray[np.float32]]:
         found = np.zeros((graphs.n_nodes, count), np.float32)
         sizes = graphs.sizes
         for size in np.unique(sizes[sizes > 1]).tolist():
@@ -194,9 +216,10 @@ def laplacian_encodings(graphs: GraphSet, count: int) -> NDArray[np.float32]:
                 some = ids[start : start + step]
                 nodes = graphs.node_ptr[some][:, None] + np.arange(size)
                 found[nodes] = _eigenspaces(graphs.subset(some), size, count)
-        return found
+        return {"found": found}
 
-    return remembered(graphs, ("laplacian", count), compute)
+    what = f"laplacian {count} {VERSION}"
+    return remembered(graphs, ("laplacian", count), lambda: kept(what, _structure(graphs), compute)["found"])
 
 
 def _eigenspaces(graphs: GraphSet, size: int, count: int) -> Doubles:

@@ -112,10 +112,35 @@ class RowReader:
         return rows
 
     def _not_finite(self) -> UserError:
-        bad = sum((~np.isfinite(block)).sum(axis=0) for block in read_blocks(self._files, self._part, self._kind))
-        column = int(np.flatnonzero(bad)[0])
-        where = f"column {column} of {self._files.where(self._part)}"
-        return UserError(f"{where} holds {not_finite(int(bad[column]))}")
+        """The error for the first value that is NaN or infinite: its line, column, and node or edge."""
+        files, part = self._files, self._part
+        before = count = 0
+        found: tuple[int, int, float] | None = None
+        for block in read_blocks(files, part, self._kind):
+            bad = np.argwhere(~np.isfinite(block))
+            if found is None and len(bad):
+                row, column = bad[0].tolist()
+                found = before + row, column, float(block[row, column])
+            before, count = before + len(block), count + len(bad)
+        assert found is not None
+        row, column, value = found
+        story = f"column {column} is {value:g} for {_thing_of(files, part, row)}"
+        return at_row(files, part, row, story + (f"; the file has {not_finite(count)}" if count > 1 else ""))
+
+
+def _thing_of(files: TuFiles, part: str, row: int) -> str:
+    """The node or edge that a row of a table is about, and its graph, all counted from 1 as in the files."""
+    ends = [row + 1] if part.startswith("node") else _row(files, "A", row, 2)
+    nodes = f"node {ends[0]}" if len(ends) == 1 else f"the edge from node {ends[0]} to node {ends[1]}"
+    return f"{nodes}, in graph {_row(files, 'graph_indicator', ends[0] - 1, 1)[0]}"
+
+
+def _row(files: TuFiles, part: str, row: int, columns: int) -> list[int]:
+    for block in read_blocks(files, part, "int32", columns):
+        if row < len(block):
+            return block[row].tolist()
+        row -= len(block)
+    raise UserError(f"{files.where(part)} changed while it was read")
 
 
 def at_row(files: TuFiles, part: str, row: int, problem: str) -> UserError:

@@ -117,7 +117,7 @@ class FittedModel:
     def batches(self, graphs: GraphSet) -> Iterator[Batch]:
         """The graphs as the networks read them, in order and in large batches."""
         for network in self.networks:
-            network.check(graphs)
+            network.check(graphs, trained=True)
         nodes = NODES_PER_CPU_BATCH if self.device == "cpu" else None
         batcher = Batcher(graphs, self.encoder.encode(graphs), self.device)
         return chunks(batcher, np.arange(graphs.n_graphs), nodes=nodes)

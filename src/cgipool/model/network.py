@@ -14,6 +14,8 @@ from torch import Tensor, nn
 
 from cgipool import ops
 from cgipool.data.batch import Batch, Share
+from cgipool.data.catalogue import CATALOGUE
+from cgipool.data.check import place_of
 from cgipool.data.graphs import GraphSet
 from cgipool.errors import UserError
 from cgipool.model.level import Level
@@ -84,17 +86,17 @@ class Model(nn.Module):
         self.rows: tuple[int, ...] = ()
         """With static shapes: the largest number of nodes after each pool, if it is known in advance."""
 
-    def check(self, graphs: GraphSet) -> None:
+    def check(self, graphs: GraphSet, trained: bool = False) -> None:
         """Raise UserError if the model cannot read these graphs: negative edge weights, where it divides by sums of
-        weights."""
+        weights. What to do then depends on whether the model is `trained`."""
         if graphs.edge_weight is None or graphs.n_edges == 0:
             return
         least = int(np.argmin(graphs.edge_weight))
         users = [type(m).__name__ for m in self.modules() if getattr(m, "needs_positive_weights", False)]
         if users and graphs.edge_weight[least] < 0:
             raise UserError(
-                f"{graphs.name}: edge {least} weighs {graphs.edge_weight[least]:g}; {users[0]} needs edge weights that "
-                "are not negative"
+                f"{graphs.name}: {place_of(graphs, 'edge_weight', least)} weighs {graphs.edge_weight[least]:g}; "
+                f"{users[0]} needs edge weights that are not negative"
             )
 
     @torch.no_grad()
@@ -131,13 +133,15 @@ class Network(Model):
         self.convs, self.pools, self.readout = nn.ModuleList(convs), nn.ModuleList(pools), readout
         self.norms, self.head = nn.ModuleList(norms), head
 
-    def check(self, graphs: GraphSet) -> None:
+    def check(self, graphs: GraphSet, trained: bool = False) -> None:
         """Raise UserError also where edges have a direction, and the convolutions or a pool do not read it."""
-        super().check(graphs)
+        super().check(graphs, trained)
         if graphs.directed and not self.directed:
-            raise UserError(f"{graphs.name} is directed: use directed=true, or import it without --directed")
+            how = ", and the model was trained on undirected graphs:" if trained else ": use directed=true, or"
+            raise UserError(f"{graphs.name} is directed{how} import it without --directed")
         if self.directed and not graphs.directed:
-            raise UserError(f"{graphs.name} is undirected, and the model reads directions: import it with --directed")
+            how = "" if graphs.name in CATALOGUE else ": import it with --directed"
+            raise UserError(f"{graphs.name} is undirected, and the model reads directions{how}")
         blind = [type(pool).__name__ for pool in self.pools if getattr(pool, "needs_undirected_edges", False)]
         if self.directed and blind:
             what = f"{blind[0]} makes new edges or reads them without direction"

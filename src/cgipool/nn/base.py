@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree
 
-from cgipool.errors import UserError
+from cgipool.errors import UserError, counted
 from cgipool.model.level import check_ratio
 from cgipool.nn.edges import KeptLevel, PyGEdges, PyGLevel, numbering
 from cgipool.pool import Pooled
@@ -189,6 +189,10 @@ class PoolingLayer(nn.Module):
         attn [N, in_channels] is given, the scores are computed from it instead of x."""
         if attn is not None and not self._attends:
             raise UserError(f"{self} takes no attn: its scores and the features it gives come from one layer")
+        if edge_attr is not None and (edge_attr.ndim == 0 or len(edge_attr) != edge_index.shape[1]):
+            rows = counted(edge_attr.shape[0] if edge_attr.ndim else 0, "row")
+            edges = counted(edge_index.shape[1], "edge")
+            raise UserError(f"{type(self).__name__}: the edge weights or features have {rows} for {edges}")
         batch = edge_index.new_zeros(len(x)) if batch is None else batch
         x, attn = _columns(x), attn if attn is None else _columns(attn)
         if bool((batch[1:] < batch[:-1]).any()):

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from cgipool import ops
-from cgipool.errors import UserError
 from cgipool.model.level import Level, Nodes, Origin, cells_of
 from cgipool.model.level.dense import DenseLevel
 from cgipool.pool.pyg import EdgeListLevel
@@ -31,7 +30,7 @@ class PyGLevel(EdgeListLevel):
     def __init__(self, nodes: Nodes, edges: PyGEdges, weighted: bool = False, features: Tensor | None = None) -> None:
         every = torch.arange(len(nodes.size), device=nodes.size.device)
         origin = Origin(every.new_zeros(()), every, nodes.slot_ptr, cells=0)
-        merges = weighted and edges.attr is not None and edges.attr.ndim == 2
+        merges = weighted and edges.attr is not None and edges.attr.ndim > 1
         super().__init__(nodes, origin, edges.pairs, edges.attr if weighted and not merges else None)
         self.edges = edges
         self._merges = merges
@@ -44,9 +43,6 @@ class PyGLevel(EdgeListLevel):
     ) -> "PyGLevel":
         """The level of all nodes; batch [C] is the number of each one's graph, and ascends. Numbers that do not occur
         are left out."""
-        if weighted and edges.attr is not None and edges.attr.ndim not in (1, 2):
-            shape = " × ".join(map(str, edges.attr.shape))
-            raise UserError(f"edge_attr must be a weight [E] or features [E, D] of each edge, and not {shape}")
         _, graph, size = torch.unique_consecutive(batch, return_inverse=True, return_counts=True)
         size = size if len(size) else size.new_zeros(1)  # no nodes: one graph without any
         alive = torch.ones(len(batch), dtype=dtype, device=batch.device)
@@ -89,7 +85,7 @@ class PyGLevel(EdgeListLevel):
         assert self.edges.attr is not None
         where = (self.slot_ptr, self.block_ptr)
         source, target = self.edges.pairs
-        features = self.edges.attr[source != target].to(alpha.dtype)
+        features = self.edges.attr[source != target].to(alpha.dtype).flatten(1)
 
         def joined(value: Tensor) -> Tensor:
             half = ops.block_product(alpha, self._cells(value), False, False, *where)

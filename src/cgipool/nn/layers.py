@@ -163,11 +163,15 @@ class ASAPooling(PoolingLayer):
         edge_attr: Tensor | None = None,
     ) -> PoolingOutput:
         """X [N, F] and edge_index [2, E] → the coarsened graph. The weights of the edges are `edge_weight`, as in PyG's
-        layer, or `edge_attr` [E], as in the other layers here. An edge_attr [E, D] are features of edges that weigh 1;
-        each new edge then has, in place of its weight, the mean of the features of the edges that it merges."""
+        layer, or `edge_attr` [E], as in the other layers here. An edge_attr [E, D, …] are features of edges that weigh
+        1; each new edge then has, in place of its weight, the mean of the features of the edges that it merges."""
         if edge_weight is not None and edge_attr is not None:
             raise UserError("ASAPooling: edge_weight and edge_attr both name the weights of the edges; give only one")
-        return super().forward(x, edge_index, edge_weight if edge_attr is None else edge_attr, batch, attn)
+        given = edge_weight if edge_attr is None else edge_attr
+        out = super().forward(x, edge_index, given, batch, attn)
+        if given is None or given.ndim < 3:
+            return out
+        return out._replace(edge_attr=out[2].view(len(out[2]), *given.shape[1:]))
 
     def _six(self, pooled: Pooled, batch: Tensor) -> PyGOutput:
         level = pooled.level

@@ -27,8 +27,8 @@ TRAINING = (
 
 
 CLASSICAL = (
-    *TRAINING, "vocabulary", "attributes", "wl", "rwse", "lappe", "descriptors", "impute", "rdkit_descriptors",
-    "fingerprints",
+    *TRAINING, "vocabulary", "attributes", "featurizer", "wl", "rwse", "lappe", "descriptors", "impute",
+    "rdkit_descriptors", "fingerprints",
 )  # fmt: skip
 """Settings that the methods which are not networks do not read, beside those of the network."""
 
@@ -87,6 +87,8 @@ class Method:
     """Whether it keeps shapes static, so that `vmap` and captured steps can take it."""
     selects: bool = False
     """Whether each pool keeps ⌈ratio · n⌉ nodes of a graph, so that the sizes of all levels are known beforehand."""
+    new_edges: bool = False
+    """Whether its pools join the nodes they keep, or clusters, by new edges, which have no labels or attributes."""
     of_molecules: bool = False
     """Whether it reads molecules, and not any graph."""
     ignores: tuple[str, ...] = ()

@@ -110,7 +110,8 @@ def own_method(name: str) -> Method:
     # PyGPool takes a ratio whether or not the layer does, and PyG's layers have gates of their own.
     ignores = ("gate",) if "ratio" in inspect.signature(pool).parameters else ("gate", "ratio")
     ignored = ignores if of_pyg else ()
-    return Method(pool.__name__, about, name, build, own_loss=_own_loss(name, pool), fast=not of_pyg, ignores=ignored)
+    kind: Any = {"own_loss": _own_loss(name, pool), "fast": not of_pyg, "new_edges": of_pyg, "ignores": ignored}
+    return Method(pool.__name__, about, name, build, **kind)
 
 
 _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -60,6 +60,7 @@ METHODS: dict[str, Method] = {
         paper="Ying, You, Morris, Ren, Hamilton, Leskovec: Hierarchical Graph Representation Learning with "
         "Differentiable Pooling. NeurIPS 2018",
         build=Part("diffpool:DiffPool", "dim", "ratio", "site", "sizes"),
+        new_edges=True,
         ignores=("gate",),
         own_loss=1.0,
     ),
@@ -83,6 +84,7 @@ METHODS: dict[str, Method] = {
         paper="Ranjan, Sanyal, Talukdar: ASAP: Adaptive Structure Aware Pooling for Learning Hierarchical Graph "
         "Representations. AAAI 2020",
         build=Part("asap:ASAP", "dim", "ratio"),
+        new_edges=True,
     ),
     "vip": Method(
         title="VIPool",
@@ -99,6 +101,7 @@ METHODS: dict[str, Method] = {
         paper="Bianchi, Grattarola, Alippi: Spectral Clustering with Graph Neural Networks for Graph Pooling. "
         "ICML 2020",
         build=Part("mincut:MinCutPool", "dim", "ratio", "site", "sizes"),
+        new_edges=True,
         ignores=("gate",),
         own_loss=1.0,
     ),

@@ -16,6 +16,7 @@ from cgipool.study.analysis import Analysis
 from cgipool.study.cell import Cell, Protocol, checked
 from cgipool.study.plan import Study
 from cgipool.study.sets import content_for
+from cgipool.training.reading import check_edges, has_edge_features
 from cgipool.training.recipe import Recipe
 
 
@@ -37,6 +38,7 @@ def comparison(
     for method in methods:
         if method_named(method).of_molecules:
             check_molecules(graphs, method)
+    check_edges(methods, recipe, has_edge_features(graphs))
     protocol = checked(
         Protocol(
             splits=splits,

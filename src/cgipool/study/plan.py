@@ -26,9 +26,10 @@ from cgipool.study import analysis
 from cgipool.study.analysis import Analysis
 from cgipool.study.cell import Cell, Protocol, of_kind, protocol_of
 from cgipool.study.records import key_of, place_in_words
-from cgipool.study.sets import Sets, family_in, origin_of, own_sets
+from cgipool.study.sets import Sets, edges_in, family_in, origin_of, own_sets
 from cgipool.task.metrics import KNOWN, primary_of
 from cgipool.training.presets import recipe_named, value_of
+from cgipool.training.reading import check_edges
 from cgipool.training.recipe import SETTINGS, Recipe
 
 TEXTS = ("name", "title", "about", "source", "baseline", "curves")
@@ -268,6 +269,7 @@ def _cells(
         if unread:
             usual = recipe_of({name: value for name, value in given.items() if name not in unread}, family)
             recipe = recipe_of(given | {name: _shared(axes[name], usual, name) for name in unread}, family)
+        check_edges([method], recipe, edges_in(sets, dataset))
         numbers = published.get(method, {}).get(dataset)
         drawn = of_kind(protocol, at.get("split_kind", protocol.split_kind))
         cells.append(

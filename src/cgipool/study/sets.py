@@ -87,6 +87,11 @@ def family_in(sets: Sets, name: str) -> str:
     return sets[name].family if name in sets else family_of(name)
 
 
+def edges_in(sets: Sets, name: str) -> bool:
+    """Whether the edges of a data set have labels or attributes."""
+    return sets[name].content != sets[name].content_with_edges if name in sets else CATALOGUE[name].edges
+
+
 def origin_of(sets: Sets, name: str, recipe: Recipe, columns: Sequence[str] = ()) -> dict[str, Any]:
     """What a cell must know about a data set besides its name."""
     if name not in sets:

@@ -14,17 +14,21 @@ from typing import Any
 
 import torch
 
+from cgipool.classical import MODELS
 from cgipool.data.graphs import GraphSet
 from cgipool.data.store import folder_of
 from cgipool.errors import UserError
+from cgipool.pool import method_named
 from cgipool.pool.own import OwnCodeError, own_traceback
 from cgipool.processes import SIGNALS, end_with_parent, signals_waiting
+from cgipool.training.initial import fit_encoder
 from cgipool.training.job import Job, Progress, ProgressCallback
 from cgipool.training.loop import train_split
 
 
 def train_in_processes(trainings: list[Job], graphs: GraphSet, jobs: int, tell: ProgressCallback) -> None:
     """Run `jobs` trainings at a time. If one fails, or on Ctrl-C, the others write checkpoints before they end."""
+    compute_inputs(trainings[0], graphs)
     context = multiprocessing.get_context("spawn")
     messages, stop = context.Queue(), context.Event()
     try:
@@ -47,6 +51,19 @@ def train_in_processes(trainings: list[Job], graphs: GraphSet, jobs: int, tell: 
             "a worker process ended: it ran out of memory (use fewer jobs), it was killed, or the script calls "
             "train(jobs=…) without the guard `if __name__ == '__main__':`"
         ) from None
+
+
+COMPUTED = ("wl", "rwse", "lappe", "rdkit_descriptors", "fingerprints")
+"""Settings of a recipe that ask for inputs which are computed once for a data set."""
+
+
+def compute_inputs(job: Job, graphs: GraphSet) -> None:
+    """Compute what all trainings read of the structure or of molecules, so that the processes find it in the cache."""
+    if method_named(job.method).classical:
+        MODELS[job.method].prepare(graphs)
+        return
+    if any(getattr(job.recipe, name) for name in COMPUTED):
+        fit_encoder(job, graphs).encode(graphs)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import math
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from cgipool.errors import UserError, check_ratio, unknown
+from cgipool.errors import UserError, check_ratio, excerpt, unknown
 from cgipool.training.settings import INPUT, OPTIMISER, check_settings, setting
 
 ALPHA_BY_DATASET = {"PROTEINS": "alpha_proteins"}
@@ -275,6 +275,11 @@ class Recipe:
         check_ratio(self.ratio)
         if not 0.0 < self.labelled <= 1.0:
             raise UserError(f"labelled must be in (0, 1], not {self.labelled}")
+        columns = self.descriptor_columns
+        if self.descriptors.strip() and not columns:
+            raise UserError(f"descriptors must be names of columns, separated by commas, not {self.descriptors!r}")
+        if twice := [name for place, name in enumerate(columns) if name in columns[:place]]:
+            raise UserError(f"descriptors lists the column {excerpt(twice[0])!r} twice")
 
     def __repr__(self) -> str:
         """The name, and the settings that differ from the recipe of that name."""

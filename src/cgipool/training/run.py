@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from cgipool.data.describe import warn_of_unused
-from cgipool.data.descriptors import warn_of_gaps
+from cgipool.data.computed import writing
 from cgipool.data.graphs import GraphSet
 from cgipool.data.sources import load_dataset
 from cgipool.data.splits import Split, check_graphs, check_splits, random_splits
@@ -32,12 +31,12 @@ from cgipool.training.folder import (
     save_array,
     split_folder,
 )
-from cgipool.training.initial import reads_edges
 from cgipool.training.job import Job, ProgressCallback, Start, finished
 from cgipool.training.loop import train_split
 from cgipool.training.objective import check_task, weights_of
 from cgipool.training.parallel import train_in_processes
 from cgipool.training.presets import resolve_recipe
+from cgipool.training.reading import check_edges, has_edge_features, warn_of_unread
 from cgipool.training.recipe import Recipe
 from cgipool.training.result import PROBABILITIES, RESULT, Log, Result, read_probabilities, read_row, write_row
 from cgipool.training.stacked.host import stackable, train_together, tried
@@ -121,7 +120,7 @@ def train_checked(
     """Run `train` with checked graphs, splits, recipe and device, perhaps from a trained model. `options` are passed to
     `train_splits`."""
     weight = weights_of(graphs, sample_weight, splits)
-    warn_of_inputs(graphs, recipe, method)
+    warn_of_unread(graphs, method, recipe)
     with run_folder(out) as folder:
         more: dict[str, Any] = {"sample_weight": weight, "start": start}
         # The stacked engine does not compare with the weights it starts from.
@@ -130,17 +129,6 @@ def train_checked(
             Job(method, recipe, split, seed, device, split_folder(folder, split.index), **more) for split in splits
         ]
         return train_splits(trainings, graphs, folder, **options)
-
-
-def warn_of_inputs(graphs: GraphSet, recipe: Recipe, method: str) -> None:
-    """Warn of parts of a data set that the settings leave unused, unless the method can never use them, and of
-    descriptors that are filled in."""
-    chosen = method_named(method)
-    no_edges = not (chosen.reads("conv") or chosen.classical)
-    attributes = recipe.attributes or chosen.architecture == "constant"
-    warn_of_unused(graphs, attributes, reads_edges(recipe, method) or no_edges)
-    if recipe.impute == "mean" and chosen.reads("descriptors"):
-        warn_of_gaps(graphs, recipe.descriptor_columns)
 
 
 def train_splits(
@@ -158,6 +146,7 @@ def train_splits(
     one, splits = whole[0], [job.split for job in whole]
     if method_named(one.method).classical:
         ensemble = 1  # members would be the same model, or are what a forest has anyway
+    check_edges([one.method], one.recipe, has_edge_features(graphs))
     check_task(graphs, one.recipe, splits)
     identity = identity_of(graphs, one.method, one.recipe, one.seed, splits, one.device, tf32, one.sample_weight)
     identity |= {"ensemble": ensemble} if ensemble > 1 else {}
@@ -168,7 +157,7 @@ def train_splits(
         whole = tried(whole, graphs)
     members = [members_of(job, ensemble) for job in whole]
     began = time.perf_counter()
-    with matrix_precision(tf32):
+    with matrix_precision(tf32), writing():
         _train_all(waiting([job for trainings in members for job in trainings], tell), graphs, jobs, tell)
     if ensemble > 1:
         for job, parts in zip(whole, members, strict=True):

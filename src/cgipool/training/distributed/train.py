@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from cgipool.data.computed import writing
 from cgipool.data.features import Encoder
 from cgipool.data.graphs import GraphSet
 from cgipool.data.splits import Split, check_graphs, check_splits
@@ -38,6 +39,7 @@ from cgipool.training.job import EVALUATION, STEP, Job, Progress, ProgressCallba
 from cgipool.training.loop import Training, train_split
 from cgipool.training.objective import check_task, weights_of
 from cgipool.training.presets import resolve_recipe
+from cgipool.training.reading import check_edges, has_edge_features
 from cgipool.training.recipe import Recipe
 from cgipool.training.result import Result
 from cgipool.training.run import matrix_precision, waiting
@@ -217,6 +219,7 @@ def train_distributed(
     check_graphs(graphs)
     check_splits(splits, graphs.n_graphs)
     check_alone(graphs.sizes, chosen, method)
+    check_edges([method], chosen, has_edge_features(graphs))
     check_task(graphs, chosen, splits)
     weight = weights_of(graphs, sample_weight, splits)
     with run_folder(out if ranks.first else None) as folder:
@@ -239,7 +242,7 @@ def train_distributed(
             if ranks.any(stop.requested < math.inf):
                 raise KeyboardInterrupt
 
-        with matrix_precision(tf32), stop.by_signals():
+        with matrix_precision(tf32), writing(), stop.by_signals():
             for job in (job for job in trainings if job.split.index in unfinished):
                 ranks.hand_out(job.folder, CHECKPOINT, METRICS)
                 train_split(job, graphs, report_progress, partial(DistributedTraining, ranks=ranks, stop=stop))
