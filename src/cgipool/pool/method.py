@@ -89,6 +89,10 @@ class Method:
     """Whether each pool keeps ⌈ratio · n⌉ nodes of a graph, so that the sizes of all levels are known beforehand."""
     of_molecules: bool = False
     """Whether it reads molecules, and not any graph."""
+    cost: float = 1.0
+    """Measured time of a training epoch on a CPU, relative to CGIPool. Used by estimates."""
+    gpu_cost: float = 1.0
+    """The same on a GPU."""
     ignores: tuple[str, ...] = ()
     """Settings of a recipe that it does not read, beside those that `reads` can tell from the rest."""
 

@@ -45,6 +45,8 @@ METHODS: dict[str, Method] = {
         build=Part("controls:NoPool"),
         read=Part("set2set:Set2Set", "dim", "levels", "jumping"),
         ignores=("gate",),
+        cost=1.6,
+        gpu_cost=1.15,
     ),
     "dgcnn": Method(
         title="DGCNN",
@@ -53,6 +55,8 @@ METHODS: dict[str, Method] = {
         build=Part("controls:NoPool"),
         read=Part("dgcnn:DGCNN", "dim", "levels", "sizes"),
         ignores=("gate",),
+        cost=0.8,
+        gpu_cost=0.48,
     ),
     "diffpool": Method(
         title="DiffPool",
@@ -62,6 +66,8 @@ METHODS: dict[str, Method] = {
         build=Part("diffpool:DiffPool", "dim", "ratio", "site", "sizes"),
         ignores=("gate",),
         own_loss=1.0,
+        cost=2.5,
+        gpu_cost=2.3,
     ),
     "topk": Method(
         title="TopKPool",
@@ -69,6 +75,8 @@ METHODS: dict[str, Method] = {
         paper="Gao, Ji: Graph U-Nets. ICML 2019",
         build=Part("topk:TopKPool", "dim", "ratio"),
         selects=True,
+        cost=0.7,
+        gpu_cost=0.51,
     ),
     "sag": Method(
         title="SAGPool",
@@ -76,6 +84,8 @@ METHODS: dict[str, Method] = {
         paper="Lee, Lee, Kang: Self-Attention Graph Pooling. ICML 2019",
         build=Part("sag:SAGPool", "dim", "ratio"),
         selects=True,
+        cost=0.7,
+        gpu_cost=0.43,
     ),
     "asap": Method(
         title="ASAP",
@@ -83,6 +93,8 @@ METHODS: dict[str, Method] = {
         paper="Ranjan, Sanyal, Talukdar: ASAP: Adaptive Structure Aware Pooling for Learning Hierarchical Graph "
         "Representations. AAAI 2020",
         build=Part("asap:ASAP", "dim", "ratio"),
+        cost=5.0,
+        gpu_cost=2.0,
     ),
     "vip": Method(
         title="VIPool",
@@ -92,6 +104,8 @@ METHODS: dict[str, Method] = {
         own_loss=Part("vip:loss_weight", "epoch"),
         own_loss_per_node=True,
         selects=True,
+        cost=3.0,
+        gpu_cost=1.7,
     ),
     "mincut": Method(
         title="MinCutPool",
@@ -101,6 +115,8 @@ METHODS: dict[str, Method] = {
         build=Part("mincut:MinCutPool", "dim", "ratio", "site", "sizes"),
         ignores=("gate",),
         own_loss=1.0,
+        cost=2.0,
+        gpu_cost=2.0,
     ),
     "none": Method(
         title="No pooling",
@@ -109,6 +125,8 @@ METHODS: dict[str, Method] = {
         build=Part("controls:NoPool"),
         kind="control",
         ignores=("gate",),
+        cost=0.6,
+        gpu_cost=0.43,
     ),
     "random": Method(
         title="Random nodes",
@@ -118,6 +136,8 @@ METHODS: dict[str, Method] = {
         kind="control",
         selects=True,
         ignores=("gate",),
+        cost=0.7,
+        gpu_cost=0.6,
     ),
     "oracle": Method(
         title="Oracle",
@@ -126,6 +146,8 @@ METHODS: dict[str, Method] = {
         build=Part("controls:OraclePool"),
         kind="control",
         ignores=("gate",),
+        cost=0.6,
+        gpu_cost=0.43,
     ),
     "structure-free": Method(
         title="Structure-free",
@@ -136,6 +158,8 @@ METHODS: dict[str, Method] = {
         architecture="sum",
         kind="control",
         ignores=NETWORK,
+        cost=0.3,
+        gpu_cost=0.14,
     ),
     "majority": Method(
         title="Majority class",
@@ -145,6 +169,8 @@ METHODS: dict[str, Method] = {
         architecture="constant",
         kind="control",
         ignores=(*NETWORK, *TRAINING),
+        cost=0.001,
+        gpu_cost=0.001,
     ),
     "wl": Method(
         title="WL subtree + SVM",
@@ -154,6 +180,8 @@ METHODS: dict[str, Method] = {
         architecture="classical",
         kind="control",
         ignores=(*NETWORK, *CLASSICAL),
+        cost=0.15,
+        gpu_cost=0.15,
     ),
     "wl-oa": Method(
         title="WL-OA + SVM",
@@ -164,6 +192,8 @@ METHODS: dict[str, Method] = {
         architecture="classical",
         kind="control",
         ignores=(*NETWORK, *CLASSICAL),
+        cost=0.25,
+        gpu_cost=0.25,
     ),
     "ecfp-rf": Method(
         title="ECFP + random forest",
