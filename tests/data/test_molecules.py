@@ -15,7 +15,7 @@ from rdkit import Chem
 
 from cgipool.data import Encoder, GraphSet, molecules, motifs
 from cgipool.data.columns import LABELS
-from cgipool.data.molecule_groups import scaffolds_of
+from cgipool.data.groups import scaffolds_of
 from cgipool.data.molecules import ATOM, BOND, MoleculeFeaturizer, parse_block, parse_smiles
 from cgipool.errors import UserError
 
@@ -374,17 +374,22 @@ def test_own_features_that_do_not_fit(own_module: str, function: str, message: s
 
 
 @pytest.mark.parametrize(
-    "module", ["cgipool.data.molecules", "cgipool.data.molecule_groups", "cgipool.data.importers.molecular"]
+    "code",
+    [
+        "import cgipool.data.molecules",
+        "import cgipool.data.importers.molecular",
+        "from cgipool.data import scaffold_splits; scaffold_splits(['C'] * 10, seed=0, indices=[0])",
+    ],
 )
-def test_without_rdkit_a_line_says_how_to_get_it(module: str) -> None:
-    code = f"""
+def test_without_rdkit_a_line_says_how_to_get_it(code: str) -> None:
+    program = f"""
 import sys
 sys.modules["rdkit"] = None
 from cgipool.errors import UserError
 try:
-    import {module}
+    {code}
 except UserError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stdout == "molecules need RDKit: pip install 'cgipool[chem]'\n", done.stderr

@@ -16,8 +16,7 @@ from cgipool import train
 from cgipool.data import Encoder, GraphSet, motifs, random_splits, read_tu, wl_classes
 from cgipool.data.batch import Batcher
 from cgipool.errors import UserError
-from cgipool.model.baselines import StructureFree
-from cgipool.model.build import build_network
+from cgipool.model.build import StructureFree, build_network
 from cgipool.model.layers import InputSize
 from cgipool.model.level import Level
 from cgipool.model.network import Network

@@ -21,7 +21,7 @@ from cgipool.contract.subject import (
 )
 from cgipool.data.batch import Batch, Batcher
 from cgipool.data.features import Encoder
-from cgipool.data.motifs import motifs
+from cgipool.data.generated import motifs
 from cgipool.model.layers import InputSize
 from cgipool.model.network import Model
 from cgipool.pool import Sizes, method_named

@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cgipool.data.edges import EdgeColumns
-from cgipool.data.encoded import Inputs
+from cgipool.data.encoded import EdgeColumns, Inputs
 from cgipool.data.graphs import GraphSet
 
 

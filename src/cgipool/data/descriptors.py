@@ -4,15 +4,20 @@ of fingerprints.
 Shapes: G graphs, n training graphs, V descriptors, table columns first.
 """
 
+import importlib.util
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cgipool.data.further import checked, column, few, is_missing, names_of, number_in
 from cgipool.data.graphs import GraphSet
-from cgipool.data.molecule_descriptors import check_molecules, ecfp_counts, rdkit_names, rdkit_values
+from cgipool.data.groups import BITS, RADIUS, molecules_of
 from cgipool.data.names import Names
+from cgipool.data.structure import cached
 from cgipool.errors import UnusedDataWarning, UserError, counted, excerpt, warn_user
 
 LARGEST = 10.0
@@ -142,3 +147,79 @@ def check_columns(where: object, names: Names, known: Names) -> None:
         what = f"descriptor column{'s' if len(missing) > 1 else ''} {', '.join(repr(excerpt(n, 60)) for n in missing)}"
         has = f"its columns: {few(known)}" if known else "it has no table of columns"
         raise UserError(f"{where} has no {what}; {has}")
+
+
+SLOW = ("Ipc", "AvgIpc")
+"""Descriptors that are left out: on large molecules they take most of the time, and Ipc overflows."""
+
+CLIP = 1e30
+"""Descriptors are cut off here: a few grow with the factorial of a molecule's size, and trees read 32-bit floats."""
+
+Features = Callable[[GraphSet], NDArray[np.float32]]
+
+
+def check_molecules(graphs: GraphSet, what: str) -> None:
+    """Raise UserError unless the graphs are molecules and RDKit is installed."""
+    if importlib.util.find_spec("rdkit") is None:
+        raise UserError(f"{what} needs RDKit: pip install 'cgipool[chem]'")
+    if graphs.featurizer is None:
+        raise UserError(f"{what} needs molecules, and {graphs.name} is not a set of molecules")
+
+
+def ecfp_bits(graphs: GraphSet) -> NDArray[np.float32]:
+    """[G, BITS] which environments of radius 2 a molecule has."""
+    return cached(graphs, "ecfp bits", lambda: _ecfp(graphs, counts=False))
+
+
+def ecfp_counts(graphs: GraphSet, bits: int = BITS) -> NDArray[np.float32]:
+    """[G, bits] how many environments of radius 2 a molecule has."""
+    return cached(graphs, ("ecfp counts", bits), lambda: _ecfp(graphs, counts=True, bits=bits))
+
+
+def rdkit_descriptors(graphs: GraphSet) -> NDArray[np.float32]:
+    """[G, D] RDKit's 2D descriptors; 0 for one that is not defined, such as a charge of an exotic atom."""
+    return np.nan_to_num(rdkit_values(graphs, rdkit_names())).astype(np.float32)
+
+
+def rdkit_names() -> Names:
+    """The 2D descriptors that the installed RDKit computes."""
+    from rdkit.Chem import Descriptors as RDKit
+
+    return tuple(name for name, _ in RDKit.descList if name not in SLOW)
+
+
+def rdkit_values(graphs: GraphSet, names: Names) -> NDArray[np.float64]:
+    """[G, names] these 2D descriptors of RDKit; NaN for one that is not defined."""
+    known = rdkit_names()
+    if missing := [name for name in names if name not in known]:
+        raise UserError(f"the installed RDKit has no descriptor {missing[0]!r}, which the model reads")
+
+    def make() -> NDArray[np.float64]:
+        from rdkit import rdBase
+        from rdkit.Chem import Descriptors as RDKit
+
+        computes = [compute for name, compute in RDKit.descList if name in known]
+        with rdBase.BlockLogs():
+            rows = [[_value(compute, molecule) for compute in computes] for molecule in molecules_of(graphs)]
+        return np.array(rows, dtype=np.float64).reshape(graphs.n_graphs, len(known)).clip(-CLIP, CLIP)
+
+    values = cached(graphs, "rdkit", make)
+    return values if names == known else values[:, [known.index(name) for name in names]]
+
+
+def _value(compute: Callable[[Any], float], molecule: Any) -> float:
+    """A descriptor; NaN where RDKit raises an error, as it does for some exotic atoms."""
+    try:
+        return compute(molecule)
+    except Exception:
+        return math.nan
+
+
+def _ecfp(graphs: GraphSet, counts: bool, bits: int = BITS) -> NDArray[np.float32]:
+    from rdkit import rdBase
+    from rdkit.Chem import rdFingerprintGenerator
+
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=bits)
+    make = generator.GetCountFingerprintAsNumPy if counts else generator.GetFingerprintAsNumPy
+    with rdBase.BlockLogs():
+        return np.array([make(m) for m in molecules_of(graphs)], dtype=np.float32).reshape(graphs.n_graphs, bits)

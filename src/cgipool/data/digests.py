@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cgipool.caches import cache_folder
+from cgipool.data.caches import cache_folder
 from cgipool.data.check import DTYPES
 from cgipool.errors import UserError
 from cgipool.files import DIGEST, read_json, sealed, start_of_data, unsealed, write_json

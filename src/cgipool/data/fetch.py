@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from cgipool.caches import cache_folder
 from cgipool.data.archive import DAMAGE, first_line
+from cgipool.data.caches import cache_folder
 from cgipool.data.catalogue import CATALOGUE
 from cgipool.data.tu import class_counts
 from cgipool.errors import UserError, excerpt, unknown

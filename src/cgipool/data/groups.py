@@ -1,18 +1,35 @@
-"""How graphs are dealt to the sides of a split: by the shares of labels, or in whole groups.
+"""Assigns graphs to the sides of a split: in proportion to their labels, or in whole groups.
 
-Groups are graphs without a difference, scaffolds, and clusters of molecules.
+A group is a class of indistinguishable graphs, the molecules with one scaffold, or a cluster of similar molecules.
+Scaffolds and clusters need RDKit, the extra `chem`, which is imported only when they are asked for.
 """
 
 import heapq
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cgipool.data.columns import is_molecules
 from cgipool.data.describe import wl_classes
 from cgipool.data.graphs import GraphSet
 from cgipool.errors import UserError
 
+if TYPE_CHECKING:
+    from rdkit import Chem
+    from scipy.sparse import csr_array
+
 Ids = NDArray[np.int64]
+
+SIMILAR = 0.4
+"""Minimum similarity of a cluster's molecules to its centre: a distance of 0.6, the default of DeepChem's splitter."""
+
+RADIUS, BITS = 2, 2048
+"""Radius and length of ECFP4 fingerprints."""
+
+BLOCK = 256
+"""Number of molecules that are compared with all others at a time."""
 
 GROUPS = {"distinct": "distinct graphs", "scaffold": "scaffolds", "cluster": "clusters"}
 """Kinds of splits that keep groups together, and what the groups are."""
@@ -21,12 +38,8 @@ GROUPS = {"distinct": "distinct graphs", "scaffold": "scaffolds", "cluster": "cl
 def group_numbers(graphs: GraphSet, kind: str) -> Ids:
     """[G] the number of each graph's group."""
     if kind == "scaffold":
-        from cgipool.data.molecule_groups import scaffold_numbers  # RDKit, which only molecules need
-
         return scaffold_numbers(graphs)
     if kind == "cluster":
-        from cgipool.data.molecule_groups import cluster_numbers
-
         return cluster_numbers(graphs)
     return wl_classes(graphs)
 
@@ -156,3 +169,100 @@ def sides_by_labels(labels: NDArray[np.bool_], sizes: Ids, generator: np.random.
             room[chosen] -= 1
     side[generator.permutation(np.flatnonzero(side < 0))] = np.repeat(np.arange(len(sizes)), room.astype(np.int64))
     return side
+
+
+def scaffolds_of(molecules: Iterable[str] | GraphSet) -> Iterator[str]:
+    """The Bemis–Murcko scaffold of each molecule, as canonical SMILES without stereo.
+
+    A scaffold is a molecule without its side chains: its rings and the chains between them. All molecules without a
+    ring share the empty scaffold.
+    """
+    from cgipool.data.molecules import MurckoScaffold, rdBase
+
+    with rdBase.BlockLogs():
+        for molecule in molecules_of(molecules):
+            yield MurckoScaffold.MurckoScaffoldSmiles(mol=molecule, includeChirality=False)
+
+
+def _parsed(smiles: Iterable[str]) -> "Iterable[Chem.Mol]":
+    from cgipool.data.molecules import NotAMoleculeError, parse_smiles
+
+    for number, text in enumerate(smiles):
+        try:
+            yield parse_smiles(text)
+        except NotAMoleculeError as error:
+            raise UserError(f"molecule {number}, {text!r}: {error}") from None
+
+
+def scaffold_numbers(molecules: Iterable[str] | GraphSet) -> Ids:
+    """[N] the number of each molecule's scaffold, in the order of first appearance."""
+    number: dict[str, int] = {}
+    found = scaffolds_of(molecules)
+    return np.fromiter((number.setdefault(scaffold, len(number)) for scaffold in found), np.int64)
+
+
+def molecules_of(molecules: Iterable[str] | GraphSet) -> "Iterable[Chem.Mol]":
+    """The molecules of SMILES, or of a set, rebuilt from its columns without isotopes and stereo."""
+    if not isinstance(molecules, GraphSet):
+        return _parsed(molecules)
+    graphs = molecules
+    if not is_molecules(graphs):
+        lacks = "does not have the columns of a set of molecules"
+        raise UserError(f"{graphs.name} {lacks}, so it has no scaffolds or clusters to split by")
+    return (_sanitised(graphs, g) for g in range(graphs.n_graphs))
+
+
+def _sanitised(graphs: GraphSet, g: int) -> "Chem.Mol":
+    from cgipool.data.molecules import Chem, parse_smiles, rebuilt
+
+    try:
+        built = rebuilt(graphs, g)
+        Chem.SanitizeMol(built)
+    except (KeyError, ValueError, RuntimeError):
+        raise UserError(f"graph {g} of {graphs.name} cannot be rebuilt as a molecule; give the SMILES") from None
+    # Explicit hydrogen counts would leave radicals where side chains are cut off; a SMILES has implicit ones.
+    return parse_smiles(Chem.MolToSmiles(built))
+
+
+def cluster_numbers(molecules: Iterable[str] | GraphSet, similar: float = SIMILAR) -> Ids:
+    """[N] the number of each molecule's cluster by the algorithm of Butina (1999), the largest cluster first.
+
+    The first cluster is the molecule with the most neighbours and these neighbours: all molecules whose Tanimoto
+    similarity of ECFP4 fingerprints is at least `similar`. This is repeated with the remaining molecules. Ties keep
+    input order.
+    """
+    bits = _fingerprints(molecules)
+    near = _neighbours(bits, similar)
+    cluster = np.full(bits.shape[0], -1, np.int64)
+    for centre in np.argsort([-len(places) for places in near], kind="stable"):
+        if cluster[centre] < 0:
+            free = near[centre][cluster[near[centre]] < 0]
+            cluster[free] = cluster.max() + 1
+    return cluster
+
+
+def _fingerprints(molecules: Iterable[str] | GraphSet) -> "csr_array":
+    """[N, BITS] 1 where a molecule has a bit."""
+    from rdkit.Chem import rdFingerprintGenerator
+    from scipy.sparse import csr_array
+
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=BITS)
+    rows = [np.array(generator.GetFingerprint(molecule).GetOnBits(), np.int32) for molecule in molecules_of(molecules)]
+    ptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int32)
+    places = np.concatenate([np.empty(0, np.int32), *rows])
+    return csr_array((np.ones(len(places), np.int32), places, ptr), shape=(len(rows), BITS))
+
+
+def _neighbours(bits: "csr_array", similar: float) -> list[Ids]:
+    """For each molecule the similar ones, itself included. Molecules without any bit are similar to each other."""
+    size = bits.sum(1)
+    every, near = bits.T.tocsr(), []
+    for start in range(0, bits.shape[0], BLOCK):
+        shared = (bits[start : start + BLOCK] @ every).tocsr()
+        rows = start + np.repeat(np.arange(shared.shape[0]), np.diff(shared.indptr))
+        close = shared.data >= similar * (size[rows] + size[shared.indices] - shared.data)
+        for i in range(shared.shape[0]):
+            span = slice(shared.indptr[i], shared.indptr[i + 1])
+            found = np.sort(shared.indices[span][close[span]]).astype(np.int64)
+            near.append(found if size[start + i] else np.flatnonzero(size == 0))
+    return near

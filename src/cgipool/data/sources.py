@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from cgipool.caches import cache_folder
+from cgipool.data.caches import cache_folder
 from cgipool.data.catalogue import CATALOGUE
 from cgipool.data.digests import content_of
 from cgipool.data.fetch import Progress, check_note, fetch

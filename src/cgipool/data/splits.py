@@ -17,6 +17,7 @@ from cgipool.data.groups import (
     folds_of_groups,
     generator_of,
     group_numbers,
+    scaffold_numbers,
     side_of_class,
     sides_by_labels,
     sides_by_shares,
@@ -24,7 +25,7 @@ from cgipool.data.groups import (
     sizes_of,
     strata_of,
 )
-from cgipool.errors import UserError, counted, unknown, whole_number
+from cgipool.errors import UserError, are, counted, unknown, whole_number
 from cgipool.files import check_regular, read_json, write_atomically
 
 Ids = NDArray[np.int64]
@@ -247,6 +248,25 @@ def _problem(split: Split, n_graphs: int) -> str | None:
         return astray
     ids, times = np.unique(np.concatenate([getattr(split, side) for side in SIDES]), return_counts=True)
     return f"graph {ids[np.argmax(times)]} is in it more than once" if times.max() > 1 else None
+
+
+def scaffold_splits(molecules: Iterable[str] | GraphSet, *, seed: int, indices: Iterable[int]) -> list[Split]:
+    """Splits of SMILES, or of a set that `MoleculeFeaturizer` made, with no scaffold on two sides.
+
+    The sizes are as near ⌊0.8 N⌋, ⌊0.1 N⌋ and the rest as that allows: large scaffolds are drawn first, those of one
+    molecule fill what is left, and no side is empty. Split i depends on (seed, i) and the molecules alone.
+    """
+    group = scaffold_numbers(molecules)
+    n = len(group)
+    if n < MIN_GRAPHS:
+        raise UserError(f"there {are(n)} {counted(n, 'molecule')}; a split needs at least {MIN_GRAPHS}")
+    wanted = list(indices)
+    if not wanted:
+        raise UserError("the number of splits must be at least 1")
+    if (count := len(np.unique(group))) < 3:
+        raise UserError(f"a split needs at least 3 scaffolds; the {n} molecules have {count}")
+    sides = [sides_of_groups(group, generator_of(seed, index)) for index in wanted]
+    return [Split(i, *(np.flatnonzero(side == s) for s in range(3))) for i, side in zip(wanted, sides, strict=True)]
 
 
 def fold_splits(graphs: GraphSet, k: int, seed: int, kind: str = "stratified", time: str | None = None) -> list[Split]:

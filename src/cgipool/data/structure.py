@@ -32,7 +32,7 @@ _KEPT: "WeakKeyDictionary[GraphSet, dict[Any, Any]]" = WeakKeyDictionary()
 """Results by set and by what was computed, for as long as the set is in memory."""
 
 
-def remembered(graphs: GraphSet, key: Any, compute: Callable[[], T]) -> T:
+def cached(graphs: GraphSet, key: Any, compute: Callable[[], T]) -> T:
     """What `compute` gives, computed once for a set and kept as long as the set itself."""
     held = _KEPT.setdefault(graphs, {})
     if key not in held:
@@ -69,7 +69,7 @@ def wl_colours(graphs: GraphSet, start: Codes, key: Any, rounds: int) -> tuple[C
             found.append(Colours(graphs, words))
         return tuple(found)
 
-    return remembered(graphs, ("wl", key, rounds), compute)
+    return cached(graphs, ("wl", key, rounds), compute)
 
 
 def _initial(graphs: GraphSet, start: Codes) -> Words:
@@ -138,7 +138,7 @@ def return_probabilities(graphs: GraphSet, steps: int) -> NDArray[np.float32]:
             first = last
         return found
 
-    return remembered(graphs, ("walk", steps), compute)
+    return cached(graphs, ("walk", steps), compute)
 
 
 def _walk(graphs: GraphSet, ids: NDArray[np.int64], found: NDArray[np.float32]) -> None:
@@ -196,7 +196,7 @@ def laplacian_encodings(graphs: GraphSet, count: int) -> NDArray[np.float32]:
                 found[nodes] = _eigenspaces(graphs.subset(some), size, count)
         return found
 
-    return remembered(graphs, ("laplacian", count), compute)
+    return cached(graphs, ("laplacian", count), compute)
 
 
 def _eigenspaces(graphs: GraphSet, size: int, count: int) -> Doubles:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from cgipool.data.generated import motifs
 from cgipool.data.graphs import GraphSet
-from cgipool.data.motifs import motifs
 from cgipool.data.splits import random_splits
 from cgipool.explain.fidelity import kept
 from cgipool.explain.picture import Scale, draw_pooling, steps

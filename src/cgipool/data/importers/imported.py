@@ -13,7 +13,7 @@ import numpy as np
 from cgipool.data.graphs import GraphSet
 from cgipool.data.join import merge
 from cgipool.data.spill import ImportProgress, Work, nobody
-from cgipool.data.splits import SIDES, Split, holdout, write_splits
+from cgipool.data.splits import SIDES, Split, holdout, scaffold_splits, write_splits
 from cgipool.data.store import featurizer_in, is_large, replacing
 from cgipool.data.writer import GraphSetWriter
 from cgipool.errors import UserError
@@ -312,8 +312,6 @@ def _split_as_given(folder: Path, sides: Sequence[str]) -> dict[str, int]:
 
 
 def _split_by_scaffold(folder: Path, count: int, seed: int) -> int:
-    from cgipool.data.molecule_groups import scaffold_splits
-
     with (folder / IDS).open(encoding="utf-8", newline="") as stream:
         smiles = (row["smiles"] for row in csv.DictReader(stream))
         splits = scaffold_splits(smiles, seed=seed, indices=range(count))
