@@ -100,7 +100,7 @@ def test_refuses(molecules: GraphSet) -> None:
         (lambda: Encoder.fit(bare, attributes=True), "molecules has no node attributes"),
         (
             lambda: Encoder.fit(molecules).encode(bare),
-            "molecules has no node labels, where 2 columns of them were fitted",
+            "molecules has no node labels; the encoder was fitted on 2 node label columns",
         ),
         (
             lambda: Encoder.fit(molecules, source="degree", attributes=True).encode(bare),
@@ -133,7 +133,7 @@ def test_degrees_of_the_released_weights(tu_archive: Callable[[str], Path]) -> N
 def test_one_column_and_graphs_without_nodes() -> None:
     labels = {"category": np.array([[0], [0]], np.int32), "category_names": (("C",),)}
     encoder = Encoder.fit(GraphSet.from_edges("one", [1, 1], [], [], [0, 1], **labels))
-    with pytest.raises(UserError, match="has no node labels, where 1 column of them was fitted"):
+    with pytest.raises(UserError, match="has no node labels; the encoder was fitted on 1 node label column"):
         encoder.encode(GraphSet.from_edges("bare", [1, 1], [], [], [0, 1]))
     with pytest.raises(UserError, match="graphs: the graphs have no nodes"):
         encoder.encode(to_graphset([networkx.Graph()]))

@@ -151,7 +151,7 @@ def test_labels_and_degrees() -> None:
     bare = motifs(20)
     with pytest.raises(UserError, match="has no node labels; use 'degree'"):
         Encoder.fit(bare, source="label+degree")
-    with pytest.raises(UserError, match="motifs has no node labels, where 1 column of them was fitted"):
+    with pytest.raises(UserError, match="motifs has no node labels; the encoder was fitted on 1 node label column"):
         both.encode(bare)
 
 

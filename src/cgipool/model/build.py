@@ -42,7 +42,7 @@ class Constant(Model):
     """The same outputs for every graph: for classification, the log-probabilities of the classes."""
 
     log_shares: Tensor
-    """[O] the outputs; files of earlier versions have them under this name."""
+    """[O] the outputs. The name is that of earlier versions, so that their files can be read."""
 
     def __init__(self, outputs: Tensor) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ def build_network(
     """Build the shared network with a method's pools.
 
     A method that is a global readout (Set2Set, DGCNN) replaces the readout. Convolutions before batch norm have no
-    bias, because batch norm adds its own.
+    bias, because batch norm has its own.
     """
     for noun, name, known in (
         ("convolution", conv, CONVOLUTIONS),
@@ -91,7 +91,7 @@ def build_network(
             raise unknown(noun, name, known)
     chosen = method_named(method)
     offered = {"dim": width, "ratio": ratio, "levels": levels, "mi": mi, "sizes": sizes}
-    if not is_own(method):  # an argument of this name may mean something else there
+    if not is_own(method):  # an own pool may use these names for other arguments
         offered |= {"negative": negative, "encoding": encoding, "outputs": outputs}
     depth = levels * convs_per_level
     widths: list[Width] = [inputs] + [width] * (depth - 1)
@@ -110,8 +110,8 @@ def _readout(width: int, kind: str, jumping: str, levels: int) -> SumOfReadouts:
 
 
 def build_model(method: str, inputs: InputSize, constant: Tensor, **settings: Any) -> Model:
-    """The model of a method. `constant` is the output of the baseline without a graph, and its length the number of
-    outputs; `settings` are those of `build_network`."""
+    """Build the model of a method. `constant` is the output of the baseline that ignores graphs; its length is the
+    number of outputs. `settings` are the arguments of `build_network`."""
     architecture = method_named(method).architecture
     if architecture == "constant":
         return Constant(constant)
