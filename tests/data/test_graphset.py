@@ -71,7 +71,7 @@ NAN = np.array([[0, 1], [np.nan, 1], [0, np.inf], [0, 0], [np.nan, 0], [0, 0]], 
         ({"node_ptr": ints(0, 4, 3, 6)}, "node_ptr decreases at entry 2"),
         ({"edge_ptr": ints(0, 1, 3, 4, 4, 5, 5)}, "edge_ptr must start at 0 and end at 6, not 0 and 5"),
         ({"edge_ptr": ints(0, 3, 1, 4, 4, 5, 6)}, "edge_ptr decreases at entry 2"),
-        ({"edge_ptr": ints()}, "edge_ptr is empty; it holds one entry more than there are nodes"),
+        ({"edge_ptr": ints()}, "edge_ptr is empty; it must have one entry more than there are nodes"),
         ({"edge_disp": steps(1, -1, 1, -1, 0, -1)}, "edge 4 is a self-loop"),
         ({"edge_disp": steps(1, 1, -1, -1, 1, -1)}, "edge 2 is a repeated or unsorted neighbour"),
         ({"edge_disp": steps(1, 1, 1, -1, 1, -1)}, "edge 2 is a repeated or unsorted neighbour"),
@@ -182,7 +182,9 @@ def test_subset_refuses_strange_ids(small: GraphSet) -> None:
         with pytest.raises(UserError, match="graph ids go from 0 to 2"):
             small.subset(ids)
     for ids in (small.y == 0, [0.5, 1.0]):
-        with pytest.raises(UserError, match=r"graph ids are whole numbers, not (bool|float64); np.flatnonzero makes"):
+        with pytest.raises(
+            UserError, match=r"graph ids must be whole numbers, not (bool|float64); convert a mask with np.flatnonzero"
+        ):
             small.subset(ids)
 
 

@@ -208,7 +208,7 @@ def test_several_graphs_in_a_file(tmp_path: Path) -> None:
     assert import_data(path).ids["id"] == ["g0#0", "g0#1"]
     labels = path.with_name("labels.csv")
     labels.write_text("graph,label\ng0,a\n")
-    assert refused(path.parent) == f"{labels} has one class for each file, but one holds several graphs, as g0#0"
+    assert refused(path.parent) == f"{labels} has one class per file, but a file has several graphs: g0#0"
 
 
 def test_graphml_named_and_directed_edges(tmp_path: Path) -> None:
@@ -302,7 +302,10 @@ def test_faults_of_pyg_files(tmp_path: Path) -> None:
         ([], "neither a list of dicts nor columns with slices"),
         ([{1: torch.ones(2)}], "neither a list of dicts nor columns with slices"),
         ({"x": torch.ones(2)}, "neither a list of dicts nor columns with slices"),
-        ([{"x": torch.ones(2, 1), "y": torch.tensor([0.5, 1])}], "graph 0: y must be one number, or targets of"),
+        (
+            [{"x": torch.ones(2, 1), "y": torch.tensor([0.5, 1])}],
+            "y must be one number, or targets of shape [1, T]; it is not in 1 graph, first in graph 0",
+        ),
         (({"x": torch.ones(2, 1)}, {"x": torch.tensor([0, 5])}), "its slices do not fit its columns"),
         (({"x": torch.ones(2, 1)}, {"y": torch.tensor([0, 1])}), "its slices do not fit its columns"),
     ):
@@ -333,7 +336,11 @@ def test_what_is_no_data(tmp_path: Path) -> None:
     for path, options, message in (
         ("nowhere", {}, "there is no file or folder "),
         ("notes.pdf", {}, "files ending in .zip, .csv, "),
-        ("hollow", {}, "holds neither NAME_A.txt (TU), edges.csv with graphs.csv, nor .graphml files"),
+        (
+            "hollow",
+            {},
+            "is not a data set of a known format; none of these files is in it: NAME_A.txt (TU), edges.csv and",
+        ),
         ("mine", {"smiles": "s"}, "--smiles cannot be used with the format edges"),
         ("mine", {"largest_fragment": True}, "--largest-fragment cannot be used with the format edges"),
     ):

@@ -111,7 +111,7 @@ def test_what_cannot_be_split() -> None:
     for smiles, message in (
         (["C"] * 9, "there are 9 molecules; a split needs at least 10"),
         (["C"] * 20, "a split needs at least 3 scaffolds; the 20 molecules have 1"),
-        ([*"CCC", "C("], "molecule 3, 'C(': it is no SMILES"),
+        ([*"CCC", "C("], "molecule 3, 'C(': it is not valid SMILES"),
     ):
         with pytest.raises(UserError, match=re.escape(message)):
             scaffold_splits(smiles, seed=0, indices=[0])

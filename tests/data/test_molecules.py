@@ -180,8 +180,8 @@ def test_one_atom_has_no_edge_but_the_columns() -> None:
     [
         ("", "it has no atoms"),
         ("  ", "it has no atoms"),
-        ("C(", "it is no SMILES"),
-        ("Xx", "it is no SMILES"),
+        ("C(", "it is not valid SMILES"),
+        ("Xx", "it is not valid SMILES"),
         ("c1cccc1", "Can't kekulize mol. Unkekulized atoms: 0 1 2 3 4"),
         ("C(C)(C)(C)(C)C", "Explicit valence for atom # 0 C, 5, is greater than permitted"),
     ],
@@ -196,7 +196,7 @@ def test_what_is_no_molecule(text: str, reason: str, capfd: pytest.CaptureFixtur
 def test_molfile() -> None:
     made = parse_block(Chem.MolToMolBlock(parse_smiles("C[C@H](N)C(O)=O")))
     assert Chem.MolToSmiles(made) == Chem.CanonSmiles("C[C@H](N)C(O)=O")
-    with pytest.raises(UserError, match="it is no molfile"):
+    with pytest.raises(UserError, match="it is not a valid molfile"):
         parse_block("nothing\n")
 
 
@@ -241,10 +241,10 @@ def test_json_and_back() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"atoms": [{"name": "element", "version": 2}]}, "a featuriser with other atoms than this version"),
-        ({"bonds": []}, "a featuriser with other bonds than this version"),
-        ({"featurizer": "proteins"}, "a featuriser of another kind: proteins"),
-        ({"largest_fragment": "no"}, "not a saved molecule featuriser"),
+        ({"atoms": [{"name": "element", "version": 2}]}, "the featurizer has atoms that this version"),
+        ({"bonds": []}, "the featurizer has bonds that this version"),
+        ({"featurizer": "proteins"}, "a featurizer of another kind: proteins"),
+        ({"largest_fragment": "no"}, "not a saved molecule featurizer"),
     ],
 )
 def test_json_of_another(change: dict, message: str) -> None:

@@ -1,7 +1,7 @@
-"""Numbers that describe whole graphs: columns of the source's table and, for molecules, RDKit's descriptors and counts
-of fingerprints.
+"""Graph-level descriptors: columns of the source's table and, for molecules, RDKit's 2D descriptors and ECFP counts.
 
-Shapes: G graphs, n training graphs, V descriptors, table columns first.
+Rogers and Hahn: Extended-Connectivity Fingerprints. J. Chem. Inf. Model. 2010. RDKit is imported only when it is
+needed. Shapes: G graphs, n training graphs, V descriptors, table columns first.
 """
 
 import importlib.util
@@ -21,26 +21,26 @@ from cgipool.data.structure import cached
 from cgipool.errors import UnusedDataWarning, UserError, counted, excerpt, warn_user
 
 LARGEST = 10.0
-"""Standardised values computed from molecules are cut off at ± this: of a few descriptors, such as Ipc, a single
-molecule can be thousands of standard deviations away."""
+"""Standardised values computed from molecules are clipped to ± this: for a few descriptors, a single molecule can be
+thousands of standard deviations from the mean."""
 
 
 @dataclass(frozen=True)
 class Descriptors:
-    """Which descriptors are read, and how they are standardised over the training graphs."""
+    """The descriptors to read, and their standardisation, fitted on the training graphs."""
 
     names: Names
     """Columns of the table."""
     mean: tuple[float, ...]
     """[V]"""
     scale: tuple[float, ...]
-    """[V] the standard deviation; 0 for one that is constant over the training graphs, which is then left out."""
+    """[V] the standard deviation; 0 for a descriptor that is constant in training, which is then always 0."""
     impute: bool
     """Whether a missing value of the table is replaced by the mean over the training graphs."""
     rdkit: Names = ()
     """RDKit's 2D descriptors, by name."""
     bits: int = 0
-    """Columns that count fingerprints are folded to; 0: none."""
+    """Length of the ECFP count vector; 0 for none."""
 
     @property
     def width(self) -> int:
@@ -57,7 +57,7 @@ class Descriptors:
         rdkit: bool = False,
         bits: int = 0,
     ) -> "Descriptors":
-        """Fit the columns of the table, and what is computed from molecules, on the graphs `ids`."""
+        """Fit the columns of the table, and descriptors computed from molecules, on the graphs `ids`."""
         _need(graphs, names)
         if rdkit or bits:
             check_molecules(graphs, "rdkit_descriptors" if rdkit else "fingerprints")
@@ -77,7 +77,7 @@ class Descriptors:
         return cls(names, tuple(mean.tolist()), tuple(scale.tolist()), impute, unfitted.rdkit, bits)
 
     def encode(self, graphs: GraphSet) -> NDArray[np.float32]:
-        """[G, V] the standardised values; one that is missing or not defined counts as the training mean."""
+        """[G, V] the standardised values. A missing or undefined value is replaced by the training mean."""
         scale = np.array(self.scale)
         values = self._values(graphs) - np.array(self.mean)
         values = np.divide(values, scale, out=np.zeros_like(values), where=scale > 0)
@@ -103,7 +103,7 @@ NO_VALUE = "has no value"
 
 
 def table_values(graphs: GraphSet, names: Names) -> NDArray[np.float64]:
-    """[G, names] kept columns of a set as numbers, NaN where missing; other text is an error."""
+    """[G, names] kept columns of a set as numbers, NaN where missing. Raise UserError for other text."""
     values = np.empty((graphs.n_graphs, len(names)))
     for j, name in enumerate(names):
         texts = column(graphs, name)
@@ -114,7 +114,7 @@ def table_values(graphs: GraphSet, names: Names) -> NDArray[np.float64]:
 
 
 def _problems(graphs: GraphSet, names: Names, impute: bool) -> dict[int, str]:
-    """By number of a graph, what is wrong with its first field that cannot be used."""
+    """For each graph with a field that cannot be used, its number and a message about the first such field."""
     reasons: dict[int, str] = {}
     for name in names:
         for graph, text in enumerate(column(graphs, name)):
@@ -127,7 +127,7 @@ def _problems(graphs: GraphSet, names: Names, impute: bool) -> dict[int, str]:
 
 
 def warn_of_gaps(graphs: GraphSet, names: Names) -> None:
-    """A warning for each column with missing values, which are filled in."""
+    """Warn about each column with missing values, which are filled in."""
     _need(graphs, names)
     for name, values in zip(names, table_values(graphs, names).T, strict=True):
         if count := int(np.isnan(values).sum()):
@@ -136,13 +136,13 @@ def warn_of_gaps(graphs: GraphSet, names: Names) -> None:
 
 
 def _need(graphs: GraphSet, names: Names) -> None:
-    """Raise UserError naming every column that a set lacks."""
+    """Raise UserError with the names of the columns that a set lacks."""
     known = names_of(graphs)
     check_columns(graphs.name, names, known)
 
 
 def check_columns(where: object, names: Names, known: Names) -> None:
-    """Raise UserError naming every descriptor column that a source lacks."""
+    """Raise UserError with the names of the descriptor columns that a source lacks."""
     if missing := [name for name in names if name not in known]:
         what = f"descriptor column{'s' if len(missing) > 1 else ''} {', '.join(repr(excerpt(n, 60)) for n in missing)}"
         has = f"its columns: {few(known)}" if known else "it has no table of columns"
@@ -153,7 +153,8 @@ SLOW = ("Ipc", "AvgIpc")
 """Descriptors that are left out: on large molecules they take most of the time, and Ipc overflows."""
 
 CLIP = 1e30
-"""Descriptors are cut off here: a few grow with the factorial of a molecule's size, and trees read 32-bit floats."""
+"""Descriptors are clipped to ± this: a few grow with the factorial of a molecule's size, and trees read 32-bit
+floats."""
 
 Features = Callable[[GraphSet], NDArray[np.float32]]
 
@@ -167,17 +168,17 @@ def check_molecules(graphs: GraphSet, what: str) -> None:
 
 
 def ecfp_bits(graphs: GraphSet) -> NDArray[np.float32]:
-    """[G, BITS] which environments of radius 2 a molecule has."""
+    """[G, BITS] ECFP4: which atom environments of radius 2 a molecule has."""
     return cached(graphs, "ecfp bits", lambda: _ecfp(graphs, counts=False))
 
 
 def ecfp_counts(graphs: GraphSet, bits: int = BITS) -> NDArray[np.float32]:
-    """[G, bits] how many environments of radius 2 a molecule has."""
+    """[G, bits] ECFP4 counts: how often a molecule has each atom environment of radius 2."""
     return cached(graphs, ("ecfp counts", bits), lambda: _ecfp(graphs, counts=True, bits=bits))
 
 
 def rdkit_descriptors(graphs: GraphSet) -> NDArray[np.float32]:
-    """[G, D] RDKit's 2D descriptors; 0 for one that is not defined, such as a charge of an exotic atom."""
+    """[G, D] RDKit's 2D descriptors; 0 for an undefined one, such as a charge of an exotic atom."""
     return np.nan_to_num(rdkit_values(graphs, rdkit_names())).astype(np.float32)
 
 
@@ -189,7 +190,7 @@ def rdkit_names() -> Names:
 
 
 def rdkit_values(graphs: GraphSet, names: Names) -> NDArray[np.float64]:
-    """[G, names] these 2D descriptors of RDKit; NaN for one that is not defined."""
+    """[G, names] these 2D descriptors of RDKit; NaN for an undefined one."""
     known = rdkit_names()
     if missing := [name for name in names if name not in known]:
         raise UserError(f"the installed RDKit has no descriptor {missing[0]!r}, which the model reads")
@@ -208,7 +209,7 @@ def rdkit_values(graphs: GraphSet, names: Names) -> NDArray[np.float64]:
 
 
 def _value(compute: Callable[[Any], float], molecule: Any) -> float:
-    """A descriptor; NaN where RDKit raises an error, as it does for some exotic atoms."""
+    """A descriptor; NaN if RDKit raises an error, as it does for some exotic atoms."""
     try:
         return compute(molecule)
     except Exception:

