@@ -14,6 +14,7 @@ from torch_geometric.data import Data, InMemoryDataset
 
 from cgipool.data import GraphSet, load_dataset, read_tu
 from cgipool.data.importers import ImportOptions, Skipped, import_data, read_ids
+from cgipool.data.importers.read import load_unlabelled
 from cgipool.data.writer import GraphSetWriter
 from cgipool.errors import UserError
 
@@ -140,7 +141,7 @@ EDGE_FAULTS = {
 
 def test_edges_csv_alone_names_its_folder(tmp_path: Path) -> None:
     path = edge_lists(tmp_path)
-    assert refused(path / "edges.csv").endswith("is an edge list; import its folder, with graphs.csv beside edges.csv")
+    assert refused(path / "edges.csv").endswith("is an edge list; import its folder, with graphs.csv next to edges.csv")
 
 
 @pytest.mark.parametrize("fault", EDGE_FAULTS)
@@ -388,3 +389,18 @@ def test_ids_with_commas_and_quotes(tmp_path: Path) -> None:
         csv.writer(stream).writerows([["graph", "source", "target"], *([name, 0, 1] for name in names)])
     import_data(tmp_path).save(tmp_path / "set")
     assert read_ids(tmp_path / "set")["id"] == [names[0], r"two\nlines"]
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_a_folder_of_edge_lists_is_loaded_for_prediction(tmp_path: Path) -> None:
+    path = edge_lists(tmp_path)
+    graphs = load_unlabelled(path)
+    assert (graphs.n_classes, graphs.is_mapped) == (0, True)
+    assert graphs.n_edges == import_data(path).graphs.n_edges
+    assert load_unlabelled(path, directed=True).directed
+    with pytest.raises(UserError, match="is neither in the TU format nor a saved set; import it first"):
+        load_dataset(path)
+    (tmp_path / "other").mkdir()
+    looked_for = r"NAME_A.txt \(TU\), edges.csv and graphs.csv \(edge lists\), \*.graphml \(GraphML\)$"
+    with pytest.raises(UserError, match=looked_for):
+        load_dataset(tmp_path / "other")

@@ -312,7 +312,7 @@ def test_sdf_with_a_bad_molecule(tmp_path: Path, capfd: pytest.CaptureFixture[st
 @pytest.mark.parametrize("text", ["", "\n\n", "no molecule\n"])
 def test_sdf_without_molecules(tmp_path: Path, text: str) -> None:
     (tmp_path / "mine.sdf").write_text(text)
-    with pytest.raises(UserError, match=r"mine\.sdf holds no molecule with data items; a class is needed for each"):
+    with pytest.raises(UserError, match=r"mine\.sdf has no data items, so its molecules have no classes"):
         import_data(tmp_path / "mine.sdf")
 
 

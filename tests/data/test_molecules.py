@@ -369,7 +369,7 @@ def test_features_of_ones_own(own_module: str) -> None:
 def test_own_features_that_do_not_fit(own_module: str, function: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         MoleculeFeaturizer(own=f"{own_module}:{function}").graphs(["CCCCO"])
-    with pytest.raises(UserError, match=r"is named as package\.module:function"):
+    with pytest.raises(UserError, match=r"name your own function as package\.module:function"):
         MoleculeFeaturizer(own="charges").graph("C")
 
 

@@ -905,7 +905,7 @@ def test_the_oracle_keeps_what_decides(way: str) -> None:
 
 
 def test_without_a_truth_there_is_no_oracle() -> None:
-    with pytest.raises(UserError, match="oracle needs a data set that says which nodes decide"):
+    with pytest.raises(UserError, match="oracle needs a data set with known deciding nodes"):
         OraclePool()(torch.ones(36, DIM), Level.whole(random_case(0).batch()))
 
 

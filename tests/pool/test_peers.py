@@ -92,7 +92,9 @@ def test_clusters_follow_from_ratio_and_mean_size(
 
 @clusters
 def test_clusters_need_the_sizes_unless_counted(method: str) -> None:
-    with pytest.raises(UserError, match=f"{method} has shapes that follow from the training graphs: give their sizes"):
+    with pytest.raises(
+        UserError, match=f"{method} has shapes that depend on the training graphs; it needs their sizes"
+    ):
         build_network(InputSize(3), 2, method=method, width=4)
     assert build_network(InputSize(3), 2, method=method, width=4, ratio=5).pools[0].clusters == 5
 

@@ -233,9 +233,9 @@ class Encoder(Columns):
             if edges is not None:
                 edges = EdgeEncoder(edges["vocabulary"], **fitted_in(edges))
             later = {name: plain.get(name, absent) for name, absent in LATER.items() if name not in shared}
-            if (held := later["descriptors"]) is not None:
-                numbers = {what: tuple(held.get(what, ())) for what in ("names", "mean", "scale", "rdkit")}
-                later["descriptors"] = Descriptors(**numbers, impute=bool(held["impute"]), bits=held.get("bits", 0))
+            if (saved := later["descriptors"]) is not None:
+                numbers = {what: tuple(saved.get(what, ())) for what in ("names", "mean", "scale", "rdkit")}
+                later["descriptors"] = Descriptors(**numbers, impute=bool(saved["impute"]), bits=saved.get("bits", 0))
             later |= {"edges": edges, "merged": tuple(later["merged"])}
             return cls(plain["source"], plain["vocabulary"], **shared, **later)
         except (KeyError, TypeError) as error:

@@ -81,10 +81,10 @@ def _table(sets: Sequence["GraphSet"], shared: Names) -> Texts:
 
 def _texts(sets: Sequence["GraphSet"], what: str, counts: Sequence[int]) -> Texts | None:
     """Ids or names of all sets; empty texts for a set that has none."""
-    held = [getattr(part, what) for part in sets]
-    if all(texts is None for texts in held):
+    parts = [getattr(part, what) for part in sets]
+    if all(texts is None for texts in parts):
         return None
-    return Texts.join([Texts.of([""] * n) if texts is None else texts for texts, n in zip(held, counts, strict=True)])
+    return Texts.join([Texts.of([""] * n) if texts is None else texts for texts, n in zip(parts, counts, strict=True)])
 
 
 def merge(sets: Sequence["GraphSet"]) -> "GraphSet":
@@ -94,11 +94,11 @@ def merge(sets: Sequence["GraphSet"]) -> "GraphSet":
         return sets[0]
     changes: list[dict[str, Any]] = [{} for _ in sets]
     for what in LABELS:
-        held = [getattr(part, what) for part in sets]
-        if any(codes is None for codes in held):
+        columns = [getattr(part, what) for part in sets]
+        if any(codes is None for codes in columns):
             continue
         union = Union()
-        coded = [union.add(codes, getattr(part, f"{what}_names")) for codes, part in zip(held, sets, strict=True)]
+        coded = [union.add(codes, getattr(part, f"{what}_names")) for codes, part in zip(columns, sets, strict=True)]
         for change, codes in zip(changes, coded, strict=True):
             change |= {what: union.in_order(codes), f"{what}_names": union.names}
     recoded = [replace(part, **change, checked=True) for part, change in zip(sets, changes, strict=True)]

@@ -59,8 +59,7 @@ ATOM: dict[str, Column] = {
     "mass": (1, lambda atom: str(round(atom.GetMass()))),
 }
 """The node label columns, in order. The degree counts neighbours in the graph; chirality is R, S, r, s or none. The
-mass is a category because it follows from the element, except for isotopes: as a number it would add nothing to a
-one-hot element in a linear layer; as a category it distinguishes isotopes."""
+mass is a category because it only adds information for isotopes: otherwise it follows from the element."""
 
 BOND: dict[str, Column] = {
     "type": (1, lambda bond: _BOND_TYPE[bond.GetBondType()]),
@@ -102,8 +101,7 @@ class MoleculeFeaturizer:
         return self.graphs([smiles], name=smiles)
 
     def graphs(self, smiles: Iterable[str], name: str = "molecules") -> GraphSet:
-        """A set of these molecules, without classes. Raise UserError for the first text that is not a molecule, with
-        its number from 0."""
+        """A set of these molecules, without classes. Raise UserError for the first text that is not a molecule."""
         builder = self.builder()
         count = 0
         for text in smiles:
@@ -133,10 +131,8 @@ class MoleculeFeaturizer:
         return GraphSetBuilder(len(self.atoms), len(self.bonds), *widths)
 
     def trim(self, molecule: "Chem.Mol") -> "Chem.Mol":
-        """The molecule, or its largest fragment if `largest_fragment` is set.
-
-        Ties in the number of heavy atoms are broken by weight, then by canonical SMILES (the last one wins).
-        """
+        """The molecule, or its largest fragment if `largest_fragment` is set. Ties in the number of heavy atoms are
+        broken by weight, then by canonical SMILES (the last one wins)."""
         if not self.largest_fragment:
             return molecule
         try:
@@ -165,8 +161,7 @@ class MoleculeFeaturizer:
         return (ATOM, self.atoms), (BOND, self.bonds)
 
     def to_json(self) -> dict[str, Any]:
-        """The featurizer as plain values. The version of RDKit is only recorded; its perception may differ between
-        versions."""
+        """The featurizer as plain values, with the version of RDKit for information."""
         atoms, bonds = (
             [{"name": name, "version": known[name][0]} for name in names] for known, names in self._columns()
         )
@@ -247,7 +242,7 @@ class OwnFeatures:
 def _function_at(name: str) -> Own:
     module, _, attribute = name.partition(":")
     if not (attribute.isidentifier() and all(map(str.isidentifier, module.split(".")))):
-        raise UserError(f"featurizer {excerpt(name)!r}: a function of your own is named as package.module:function")
+        raise UserError(f"featurizer {excerpt(name)!r}: name your own function as package.module:function")
     if os.getcwd() not in sys.path:  # a command also looks into the working folder, as `python -m` does
         sys.path.append(os.getcwd())
     try:

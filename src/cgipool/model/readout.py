@@ -52,7 +52,7 @@ class SumOfReadouts(nn.Module):
 
     def each(self, levels: Levels) -> list[Tensor]:
         """The readout of each level."""
-        _, of_level = READOUTS[self.kind]  # looked up here: a module that holds a lambda cannot be pickled
+        _, of_level = READOUTS[self.kind]  # looked up here, because a module with a lambda cannot be pickled
         return [of_level(*level.readout(x), level.sizes.clamp(min=1).unsqueeze(1)) for x, level in levels]
 
     def extra_repr(self) -> str:

@@ -1,4 +1,4 @@
-"""A folder of edge lists: graphs.csv (graph, label), edges.csv (graph, source, target) and optionally nodes.csv.
+"""Read a folder of edge lists: graphs.csv (graph, label), edges.csv (graph, source, target) and optionally nodes.csv.
 
 Graphs and nodes can have any names, which are kept. Nodes are numbered in the order of their names within each graph;
 digits in names count as numbers (roi2 is before roi10). Further columns of nodes.csv (graph, node, …) and edges.csv are

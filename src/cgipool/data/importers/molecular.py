@@ -217,7 +217,7 @@ def smiles_column(table: Table, asked: str | None) -> int:
     found = table.usual(USUAL)
     if found is None:
         if {"source", "target"} <= set(table.columns):
-            raise UserError(f"{table.path} is an edge list; import its folder, with graphs.csv beside edges.csv")
+            raise UserError(f"{table.path} is an edge list; import its folder, with graphs.csv next to edges.csv")
         columns = few(table.columns)
         raise UserError(f"{table.path}: no column is called 'smiles' ({columns}); name it with --smiles COLUMN")
     return found
@@ -245,7 +245,7 @@ class SdfRecord(NamedTuple):
 
 
 def read_sdf(path: Path, name: str, options: ImportOptions, work: Work) -> Iterator[Imported]:
-    """Read an SDF. The text is read several times (names, classes, molecules) so that it is never held in memory."""
+    """Read an SDF. The text is read several times (names, classes, molecules), so it is never in memory as a whole."""
     text = TextFile(path, options.max_size)
     names = item_names(text)
     if options.id is not None and options.id not in names:
@@ -257,7 +257,7 @@ def read_sdf(path: Path, name: str, options: ImportOptions, work: Work) -> Itera
     if not options.unlabelled:
         others = [item for item in names if item not in (options.id, side)]
         if not others:
-            raise UserError(f"{path} holds no molecule with data items; a class is needed for each; {WITHOUT}")
+            raise UserError(f"{path} has no data items, so its molecules have no classes; {WITHOUT}")
 
         def rows(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
             return (tuple(record.data.get(name, "") for name in names) for record in records(text))

@@ -224,7 +224,7 @@ def read_solubility(options: ImportOptions) -> Imported:
     parts = [list(records(TextFile(folder / part))) for part in PARTS]
     found = [record for part in parts for record in part]
     classes = classes_of(folder / PARTS[0], LABEL, (record.data.get(LABEL, "") for record in found), options)
-    entries = (MoleculeRow(row, held.title, held.block, (held.data[LABEL],)) for row, held in enumerate(found, start=1))
+    entries = (MoleculeRow(row, one.title, one.block, (one.data[LABEL],)) for row, one in enumerate(found, start=1))
     labels = Labels(columns=(LABEL,), classes=classes)
     imported = together(list(gather_molecules(folder, NAME, entries, labels, options, molfiles=True)))
     training = sum(row <= len(parts[0]) for row in imported.ids["row"])

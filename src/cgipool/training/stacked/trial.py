@@ -13,7 +13,7 @@ from cgipool.data.graphs import GraphSet
 from cgipool.data.splits import Split
 from cgipool.errors import UserError
 from cgipool.pool import is_own, method_named
-from cgipool.pool.own import told
+from cgipool.pool.own import one_line
 from cgipool.training.initial import prepared
 from cgipool.training.job import Job
 from cgipool.training.stacked.group import Group
@@ -48,7 +48,7 @@ def slow_because(job: Job, graphs: GraphSet) -> str | None:
         except (UserError, MemoryError, torch.OutOfMemoryError):
             raise
         except Exception as error:
-            return told(error)
+            return one_line(error)
     return None
 
 
