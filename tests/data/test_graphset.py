@@ -273,7 +273,7 @@ def without_digests(folder: Path) -> None:
         ("counts", "graphset.json is damaged: ValueError("),
         ("json", "graphset.json is damaged: Expecting property name"),
         ("missing", "edge_disp.npy: No such file or directory"),
-        ("shape", "edge_disp.npy holds int32[2], graphset.json says int32[6]"),
+        ("shape", "edge_disp.npy contains int32[2], but graphset.json says int32[6]"),
         ("truncated", "edge_disp.npy is damaged: "),
         ("empty", "edge_disp.npy is damaged: "),
         ("content", "small: the edges are not symmetric"),
