@@ -204,7 +204,11 @@ FAULTS = {
         {},
         ": column 'label' holds 3 different values in 3 rows; a column of classes is needed: choose one with --label",
     ),
-    "nothing but faults": ("smiles,label\nX,1\nY(,0\n", {}, ": no row is a molecule; the first, row 1: it is not valid SMILES"),
+    "nothing but faults": (
+        "smiles,label\nX,1\nY(,0\n",
+        {},
+        ": no row is a molecule; the first, row 1: it is not valid SMILES",
+    ),
 }
 
 
