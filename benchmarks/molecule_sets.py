@@ -22,7 +22,7 @@ import numpy as np
 
 from cgipool.data import GraphSet, load_dataset
 from cgipool.data.importers import ImportOptions
-from cgipool.data.importers.cached import import_cached
+from cgipool.data.importers.read import import_cached
 from cgipool.data.splits import Split, random_splits
 from cgipool.study.statistics import paired, summary
 

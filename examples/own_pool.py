@@ -27,6 +27,6 @@ class HubPool(nn.Module):
 
 if __name__ == "__main__":
     for finding in check_method("own_pool:HubPool"):
-        print(f"{finding.rule:24} {finding.said}")
+        print(f"{finding.rule:24} {finding.message}")
     result = train(load_dataset("motifs"), method="own_pool:HubPool", epochs=5, width=32)
     print("test accuracy", result.test_accuracy)

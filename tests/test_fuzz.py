@@ -65,5 +65,5 @@ def test_sparse_tensors_of_pyg_files_are_one_line(tmp_path: Path) -> None:
 
     graph = {"edge_index": torch.tensor([[0, 1], [1, 0]]), "x": torch.eye(2).to_sparse(), "y": 0}
     torch.save([graph], tmp_path / "data.pt")
-    with pytest.raises(UserError, match="x is a sparse tensor, which is not read"):
+    with pytest.raises(UserError, match="x is a sparse tensor, which cannot be read"):
         import_data(tmp_path / "data.pt")

@@ -11,7 +11,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "cgipool"
 
 LAYERS = [
-    ("caches", "errors", "version"),
+    ("errors", "version"),
     ("files", "processes"),
     ("data",),
     ("ops",),

@@ -10,7 +10,7 @@ pytest.importorskip("rdkit", reason="needs the extra chem")
 
 from cgipool.classical import MODELS, Examples
 from cgipool.data import GraphSet, motifs
-from cgipool.data.molecule_descriptors import ecfp_counts, rdkit_descriptors
+from cgipool.data.descriptors import ecfp_counts, rdkit_descriptors
 from cgipool.data.molecules import MoleculeFeaturizer
 from cgipool.errors import UserError
 from cgipool.inference.estimator import GraphClassifier

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cgipool.cli import main
-from cgipool.data.importers import cached
+from cgipool.data.importers import ImportOptions, read
 
 pytest.importorskip("rdkit")
 
@@ -48,13 +48,13 @@ def test_another_label_or_another_content_is_another_set(table: Path, capsys: py
 
 
 def test_a_damaged_entry_is_imported_again(table: Path, capsys: pytest.CaptureFixture) -> None:
-    options = cached.ImportOptions(label="kind")
-    entry, saved = cached.import_cached(table, options)
+    options = ImportOptions(label="kind")
+    entry, saved = read.import_cached(table, options)
     assert saved is not None
     next(entry.glob("*.npy")).write_bytes(b"")
-    again, saved = cached.import_cached(table, options)
+    again, saved = read.import_cached(table, options)
     assert (again, saved is not None) == (entry, True)
-    assert cached.import_cached(table, options) == (entry, None)
+    assert read.import_cached(table, options) == (entry, None)
 
 
 def test_fit_and_predict_from_tables(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

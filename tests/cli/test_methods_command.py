@@ -103,8 +103,8 @@ def test_a_layer_of_pyg(capsys: pytest.CaptureFixture[str]) -> None:
     code, rows, closing = checked(capsys, name)
     assert code == 1
     assert rows["gradients"] == ("no", "no gradient reaches pools.*.layer.select.weight")
-    assert rows["padding"] == ("–", "a layer of PyG's conventions: shapes depend on the data")
-    reason = "a layer of PyG's conventions: shapes depend on the data"
+    assert rows["padding"] == ("–", "a layer with PyG's interface: shapes depend on the data")
+    reason = "a layer with PyG's interface: shapes depend on the data"
     assert closing == [f"{name}: contract broken: gradients", f"fast engine: no: {reason}"]
 
 
@@ -128,7 +128,7 @@ def test_an_exception_in_the_class_is_one_line(folder: Path, capsys, cls: str, s
     assert ok == "no"
     assert found.startswith(said)
     assert "mod.py:" in found
-    assert rows["batch"] == ("–", "not tried, as the network does not run")
+    assert rows["batch"] == ("–", "not tried, because the network does not run")
     assert closing[0] == f"mypkg.mod:{cls}: contract broken: aligned"
 
 

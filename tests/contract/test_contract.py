@@ -52,7 +52,7 @@ def test_a_sound_pool_of_ones_own() -> None:
         (broken.Unreached, "gradients", "no gradient reaches pools.*.choice.bias, pools.*.choice.weight"),
         (broken.NotFinite, "gradients", "is not finite"),
         (broken.Rolled, "aligned", "features of dropped nodes must be 0"),
-        (broken.Shuffled, "edge data", "the edges that are left have the data of other edges"),
+        (broken.Shuffled, "edge data", "the remaining edges have the data of other edges"),
         (broken.WrongSize, "aligned", "sizes must be the number of living nodes"),
         (broken.First, "node order", "the logits change with the order of the nodes"),
         (broken.Forgetful, "save and load", "the state_dict does not contain everything"),
@@ -67,14 +67,14 @@ def test_each_break_is_found_by_its_rule(cls: type, rule: str, said: str, monkey
     monkeypatch.setattr(contract, "RULES", {name: RULES[name] for name in RULES if name in ("aligned", rule)})
     finding = check_method(f"broken:{cls.__name__}")[-1]
     assert (finding.rule, finding.ok) == (rule, False)
-    assert said in finding.said
+    assert said in finding.message
     assert rule in broken_rules([finding])
 
 
 @pytest.mark.parametrize(
     ("cls", "said"),
     [
-        (broken.TooFew, "where the level has [positions, d]"),
+        (broken.TooFew, "not [positions, d] ="),
         (broken.NoPooled, "a pool must return Pooled(x, level), not a tuple"),
         (broken.Raises, "ZeroDivisionError: on purpose"),
     ],
@@ -83,10 +83,10 @@ def test_each_break_is_found_by_its_rule(cls: type, rule: str, said: str, monkey
 def test_a_network_that_does_not_run_is_told_once(cls: type, said: str) -> None:
     first, *rest = check_method(f"broken:{cls.__name__}")
     assert (first.rule, first.ok) == ("aligned", False)
-    assert said in first.said
+    assert said in first.message
     if cls is broken.Raises:
-        assert line_of(cls) in first.said
-    assert {finding.said for finding in rest} == {"not tried, as the network does not run"}
+        assert line_of(cls) in first.message
+    assert {finding.message for finding in rest} == {"not tried, because the network does not run"}
     assert broken_rules([first, *rest]) == ["aligned"]
 
 

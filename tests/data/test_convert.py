@@ -130,12 +130,15 @@ GOOD = Data(edge_index=EDGE, x=torch.ones(2, 3), y=torch.tensor([0]))
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"y": None}, "graph 1 has no y"),
+        ({"y": None}, "y is missing in 1 graph, first in graph 1"),
         (
             {"y": torch.tensor([0, 1])},
-            "graph 1: y must be one number, or targets of shape [1, T]; it is int64 of 2 entries",
+            "y must be one number, or targets of shape [1, T]; it is not in 1 graph, first in graph 1: shape [2]",
         ),
-        ({"y": "first"}, "graph 1: y is not an array of numbers with one or two dimensions"),
+        (
+            {"y": "first"},
+            "y must be one number, or targets of shape [1, T]; it is not in 1 graph, first in graph 1: first",
+        ),
         ({"x": None, "num_nodes": 2}, "graphs 0 and 1 differ: 3 and 0 columns of attributes"),
         ({"x": torch.ones(2, 2)}, "graphs 0 and 1 differ: 3 and 2 columns of attributes"),
         ({"x": torch.ones(2, 3, 1)}, "graph 1: x is not an array of numbers with one or two dimensions"),
@@ -205,11 +208,11 @@ def test_networkx_keys() -> None:
 @pytest.mark.parametrize(
     ("graph", "message"),
     [
-        (nx.Graph(), "graph 1 has no y; class labels must be whole numbers without gaps"),
+        (nx.Graph(), "g: y is missing in 1 graph, first in graph 1; class labels must be whole numbers"),
         (nx.Graph(y=[0, 1]), "graphs 0 and 1 differ: 1 and 2 values of y"),
         (labelled(category=["C", "O"]), "graphs 0 and 1 differ: 1 and 2 columns of category"),
         (labelled(), "graphs 0 and 1 differ: 1 and 0 columns of category"),
-        (labelled(category="C", attributes="high"), "graph 1: 'attributes' is not the same number of float32 values"),
+        (labelled(category="C", attributes="high"), "graph 1: 'attributes' must be the same number of float32 values"),
     ],
 )
 def test_networkx_fault_has_the_graph(graph: nx.Graph, message: str) -> None:
@@ -226,7 +229,7 @@ def test_networkx_column_on_some_nodes_only() -> None:
 
 
 def test_networkx_name_that_is_not_given() -> None:
-    with pytest.raises(UserError, match="category 'C' is not among the names given: N, O"):
+    with pytest.raises(UserError, match="category 'C' is not among the given names: N, O"):
         GraphSet.from_networkx([labelled(category="C")], "g", category_names=(("N", "O"),))
 
 
@@ -294,5 +297,6 @@ def test_num_nodes_of_every_kind(nodes: Any) -> None:
 def test_sparse_columns(key: str) -> None:
     held = {"x": torch.eye(2), "edge_index": torch.tensor([[0, 1], [1, 0]]), "y": torch.tensor([0])}
     data = Data(**held | {key: held[key].to_sparse()})
-    with pytest.raises(UserError, match=f"graph 0: {key} is not an array of numbers"):
+    problem = "y must be one number" if key == "y" else f"graph 0: {key} is not an array of numbers"
+    with pytest.raises(UserError, match=problem):
         GraphSet.from_pyg([data], "odd")

@@ -12,9 +12,8 @@ from rdkit.Chem import Descriptors as RDKit
 from rdkit.Chem import rdFingerprintGenerator
 
 from cgipool.data import Encoder, GraphSet
-from cgipool.data.descriptors import LARGEST, Descriptors
+from cgipool.data.descriptors import LARGEST, Descriptors, rdkit_names
 from cgipool.data.further import TableBuilder
-from cgipool.data.molecule_descriptors import rdkit_names
 from cgipool.data.molecules import MoleculeFeaturizer
 from cgipool.errors import UserError
 

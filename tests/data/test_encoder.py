@@ -100,14 +100,14 @@ def test_refuses(molecules: GraphSet) -> None:
         (lambda: Encoder.fit(bare, attributes=True), "molecules has no node attributes"),
         (
             lambda: Encoder.fit(molecules).encode(bare),
-            "molecules has no node labels, where 2 columns of them were fitted",
+            "molecules has no node labels; the encoder was fitted on 2 node label columns",
         ),
         (
             lambda: Encoder.fit(molecules, source="degree", attributes=True).encode(bare),
-            "molecules: 0 attribute columns where 2 were fitted",
+            "molecules has 0 attribute columns; the encoder was fitted on 2",
         ),
         (lambda: Encoder.fit(molecules, np.array([], dtype=np.int64), attributes=True), "no training nodes"),
-        (lambda: Encoder.fit(molecules, molecules.y == 0), "graph ids are whole numbers, not bool"),
+        (lambda: Encoder.fit(molecules, molecules.y == 0), "graph ids must be whole numbers, not bool"),
         (lambda: Encoder.fit(molecules, [-1]), "graph ids go from 0 to"),
         (lambda: Encoder.from_json({}), "not a saved encoder: KeyError('values')"),
     ):
@@ -117,7 +117,7 @@ def test_refuses(molecules: GraphSet) -> None:
     one_column = dataclasses.replace(
         molecules, category=molecules.category[:, :1], category_names=molecules.category_names[:1]
     )
-    with pytest.raises(UserError, match="1 node label column where 2 were fitted"):
+    with pytest.raises(UserError, match="has 1 node label column; the encoder was fitted on 2"):
         Encoder.fit(molecules).encode(one_column)
 
 
@@ -133,7 +133,7 @@ def test_degrees_of_the_released_weights(tu_archive: Callable[[str], Path]) -> N
 def test_one_column_and_graphs_without_nodes() -> None:
     labels = {"category": np.array([[0], [0]], np.int32), "category_names": (("C",),)}
     encoder = Encoder.fit(GraphSet.from_edges("one", [1, 1], [], [], [0, 1], **labels))
-    with pytest.raises(UserError, match="has no node labels, where 1 column of them was fitted"):
+    with pytest.raises(UserError, match="has no node labels; the encoder was fitted on 1 node label column"):
         encoder.encode(GraphSet.from_edges("bare", [1, 1], [], [], [0, 1]))
     with pytest.raises(UserError, match="graphs: the graphs have no nodes"):
         encoder.encode(to_graphset([networkx.Graph()]))
@@ -183,10 +183,10 @@ def test_edges_are_read_on_request_only(bonds: GraphSet) -> None:
     assert Encoder.fit(without, edges=True).edges is None
     encoder = Encoder.fit(bonds, edges=True)
     assert Encoder.from_json(json.loads(json.dumps(encoder.to_json()))) == encoder
-    with pytest.raises(UserError, match="bonds: 0 edge label columns where 1 was fitted"):
+    with pytest.raises(UserError, match="bonds has 0 edge label columns; the encoder was fitted on 1"):
         encoder.encode(without)
     narrow = dataclasses.replace(bonds, edge_attributes=bonds.edge_attributes[:, :1])
-    with pytest.raises(UserError, match="bonds: 1 edge attribute column where 2 were fitted"):
+    with pytest.raises(UserError, match="bonds has 1 edge attribute column; the encoder was fitted on 2"):
         encoder.encode(narrow)
 
 
@@ -214,10 +214,14 @@ def test_columns_with_other_names_than_at_training(molecules: GraphSet) -> None:
     assert again == encoder
     again.encode(dataclasses.replace(named, column_names={}))
     for what, thing, other in (
-        ("category", "node label column 1 is 'class', where 'kind' was fitted", ("element", "class")),
-        ("attributes", "node attribute column 0 is 'size', where 'mass' was fitted", ("size", "mass")),
-        ("edge_category", "edge label column 0 is 'type', where 'bond' was fitted", ("type",)),
-        ("edge_attributes", "edge attribute column 1 is 'torsion', where 'angle' was fitted", ("length", "torsion")),
+        ("category", "node label column 1 is 'class'; the encoder was fitted on 'kind'", ("element", "class")),
+        ("attributes", "node attribute column 0 is 'size'; the encoder was fitted on 'mass'", ("size", "mass")),
+        ("edge_category", "edge label column 0 is 'type'; the encoder was fitted on 'bond'", ("type",)),
+        (
+            "edge_attributes",
+            "edge attribute column 1 is 'torsion'; the encoder was fitted on 'angle'",
+            ("length", "torsion"),
+        ),
     ):
         with pytest.raises(UserError, match=f"^molecules: {thing}$"):
             again.encode(dataclasses.replace(named, column_names=names | {what: other}))

@@ -71,7 +71,7 @@ def test_numbers_and_times() -> None:
         numbers(graphs, "notes")
     with pytest.raises(UserError, match="motifs has no column 'mass'; its columns: weight, when, note"):
         numbers(graphs, "mass")
-    with pytest.raises(UserError, match="nor any other: its source was not a table"):
+    with pytest.raises(UserError, match="it has none, because its source was not a table"):
         motifs(8).column("mass")
 
 

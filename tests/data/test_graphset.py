@@ -71,7 +71,7 @@ NAN = np.array([[0, 1], [np.nan, 1], [0, np.inf], [0, 0], [np.nan, 0], [0, 0]], 
         ({"node_ptr": ints(0, 4, 3, 6)}, "node_ptr decreases at entry 2"),
         ({"edge_ptr": ints(0, 1, 3, 4, 4, 5, 5)}, "edge_ptr must start at 0 and end at 6, not 0 and 5"),
         ({"edge_ptr": ints(0, 3, 1, 4, 4, 5, 6)}, "edge_ptr decreases at entry 2"),
-        ({"edge_ptr": ints()}, "edge_ptr is empty; it holds one entry more than there are nodes"),
+        ({"edge_ptr": ints()}, "edge_ptr is empty; it must have one entry more than there are nodes"),
         ({"edge_disp": steps(1, -1, 1, -1, 0, -1)}, "edge 4 is a self-loop"),
         ({"edge_disp": steps(1, 1, -1, -1, 1, -1)}, "edge 2 is a repeated or unsorted neighbour"),
         ({"edge_disp": steps(1, 1, 1, -1, 1, -1)}, "edge 2 is a repeated or unsorted neighbour"),
@@ -190,7 +190,9 @@ def test_subset_refuses_strange_ids(small: GraphSet) -> None:
         with pytest.raises(UserError, match="graph ids go from 0 to 2"):
             small.subset(ids)
     for ids in (small.y == 0, [0.5, 1.0]):
-        with pytest.raises(UserError, match=r"graph ids are whole numbers, not (bool|float64); np.flatnonzero makes"):
+        with pytest.raises(
+            UserError, match=r"graph ids must be whole numbers, not (bool|float64); convert a mask with np.flatnonzero"
+        ):
             small.subset(ids)
 
 
@@ -279,7 +281,7 @@ def without_digests(folder: Path) -> None:
         ("counts", "graphset.json is damaged: ValueError("),
         ("json", "graphset.json is damaged: Expecting property name"),
         ("missing", "edge_disp.npy: No such file or directory"),
-        ("shape", "edge_disp.npy holds int32[2], graphset.json says int32[6]"),
+        ("shape", "edge_disp.npy contains int32[2], but graphset.json says int32[6]"),
         ("truncated", "edge_disp.npy is damaged: "),
         ("empty", "edge_disp.npy is damaged: "),
         ("content", "small: the edges are not symmetric"),

@@ -42,8 +42,8 @@ def test_a_table_of_smiles(table: Path, tmp_path: Path, capfd: pytest.CaptureFix
     assert run(table, "--out", tmp_path / "set", "--scaffold-splits", 3, "--seed", 5) == 0
     said = capfd.readouterr()
     assert said.err == ""
-    assert "rows that are no molecule: 2" in said.out
-    assert "left out: row 41, 'C(': it is no SMILES" in said.out
+    assert "rows that are not molecules: 2" in said.out
+    assert "left out: row 41, 'C(': it is not valid SMILES" in said.out
     assert "left out: row 42, 'N(C)(C)(C)(C)C': Explicit valence for atom # 0 N, 5, is greater than" in said.out
     assert said.out.rstrip().endswith(f"saved in {tmp_path / 'set'}")
     graphs = load_dataset(tmp_path / "set")
@@ -75,8 +75,8 @@ def test_json(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     table.write_text(TABLE + "C(,1\n")
     assert run(table, "--out", tmp_path / "set", "--name", "drugs", "--json") == 0
     said = json.loads(capsys.readouterr().out)
-    assert (said["name"], said["graphs"], said["dropped"]) == ("drugs", 40, {"rows that are no molecule": 1})
-    assert said["skipped"] == [{"row": 41, "reason": "it is no SMILES", "text": "C("}]
+    assert (said["name"], said["graphs"], said["dropped"]) == ("drugs", 40, {"rows that are not molecules": 1})
+    assert said["skipped"] == [{"row": 41, "reason": "it is not valid SMILES", "text": "C("}]
 
 
 def test_a_long_row_left_out_is_cut(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,7 +118,7 @@ def test_mistakes(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     ):
         assert message in refused(capsys, *arguments)
     table.write_text(TABLE + "C(,1\n")
-    assert "row 41: 'C(' is not a molecule: it is no SMILES" in refused(capsys, table, "--out", out, "--strict")
+    assert "row 41: 'C(' is not a molecule: it is not valid SMILES" in refused(capsys, table, "--out", out, "--strict")
     assert not out.exists()
 
 

@@ -14,6 +14,7 @@ from torch_geometric.data import Data, InMemoryDataset
 
 from cgipool.data import GraphSet, load_dataset, read_tu
 from cgipool.data.importers import ImportOptions, Skipped, import_data, read_ids
+from cgipool.data.importers.read import load_unlabelled
 from cgipool.data.writer import GraphSetWriter
 from cgipool.errors import UserError
 
@@ -140,7 +141,7 @@ EDGE_FAULTS = {
 
 def test_edges_csv_alone_names_its_folder(tmp_path: Path) -> None:
     path = edge_lists(tmp_path)
-    assert refused(path / "edges.csv").endswith("is an edge list; import its folder, with graphs.csv beside edges.csv")
+    assert refused(path / "edges.csv").endswith("is an edge list; import its folder, with graphs.csv next to edges.csv")
 
 
 @pytest.mark.parametrize("fault", EDGE_FAULTS)
@@ -208,7 +209,7 @@ def test_several_graphs_in_a_file(tmp_path: Path) -> None:
     assert import_data(path).ids["id"] == ["g0#0", "g0#1"]
     labels = path.with_name("labels.csv")
     labels.write_text("graph,label\ng0,a\n")
-    assert refused(path.parent) == f"{labels} has one class for each file, but one holds several graphs, as g0#0"
+    assert refused(path.parent) == f"{labels} has one class per file, but a file has several graphs: g0#0"
 
 
 def test_graphml_named_and_directed_edges(tmp_path: Path) -> None:
@@ -302,7 +303,10 @@ def test_faults_of_pyg_files(tmp_path: Path) -> None:
         ([], "neither a list of dicts nor columns with slices"),
         ([{1: torch.ones(2)}], "neither a list of dicts nor columns with slices"),
         ({"x": torch.ones(2)}, "neither a list of dicts nor columns with slices"),
-        ([{"x": torch.ones(2, 1), "y": torch.tensor([0.5, 1])}], "graph 0: y must be one number, or targets of"),
+        (
+            [{"x": torch.ones(2, 1), "y": torch.tensor([0.5, 1])}],
+            "y must be one number, or targets of shape [1, T]; it is not in 1 graph, first in graph 0",
+        ),
         (({"x": torch.ones(2, 1)}, {"x": torch.tensor([0, 5])}), "its slices do not fit its columns"),
         (({"x": torch.ones(2, 1)}, {"y": torch.tensor([0, 1])}), "its slices do not fit its columns"),
     ):
@@ -333,7 +337,11 @@ def test_what_is_no_data(tmp_path: Path) -> None:
     for path, options, message in (
         ("nowhere", {}, "there is no file or folder "),
         ("notes.pdf", {}, "files ending in .zip, .csv, "),
-        ("hollow", {}, "holds neither NAME_A.txt (TU), edges.csv with graphs.csv, nor .graphml files"),
+        (
+            "hollow",
+            {},
+            "is not a data set of a known format; none of these files is in it: NAME_A.txt (TU), edges.csv and",
+        ),
         ("mine", {"smiles": "s"}, "--smiles cannot be used with the format edges"),
         ("mine", {"largest_fragment": True}, "--largest-fragment cannot be used with the format edges"),
     ):
@@ -381,3 +389,18 @@ def test_ids_with_commas_and_quotes(tmp_path: Path) -> None:
         csv.writer(stream).writerows([["graph", "source", "target"], *([name, 0, 1] for name in names)])
     import_data(tmp_path).save(tmp_path / "set")
     assert read_ids(tmp_path / "set")["id"] == [names[0], r"two\nlines"]
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_a_folder_of_edge_lists_is_loaded_for_prediction(tmp_path: Path) -> None:
+    path = edge_lists(tmp_path)
+    graphs = load_unlabelled(path)
+    assert (graphs.n_classes, graphs.is_mapped) == (0, True)
+    assert graphs.n_edges == import_data(path).graphs.n_edges
+    assert load_unlabelled(path, directed=True).directed
+    with pytest.raises(UserError, match="is neither in the TU format nor a saved set; import it first"):
+        load_dataset(path)
+    (tmp_path / "other").mkdir()
+    looked_for = r"NAME_A.txt \(TU\), edges.csv and graphs.csv \(edge lists\), \*.graphml \(GraphML\)$"
+    with pytest.raises(UserError, match=looked_for):
+        load_dataset(tmp_path / "other")

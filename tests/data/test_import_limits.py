@@ -106,7 +106,7 @@ def ring_of(atoms: int) -> str:
         (ring_of(29_000), "it has 29,000 atoms; at most 3,000 are read (--max-atoms)"),
         ("C" * 30_001, "its text has 30,001 characters; at most 30,000 are read (--max-atoms)"),
         ("C1CC1" * 400, "it has 400 rings; at most 300 are read (--max-atoms)"),
-        ("C(" * 15_000, "no SMILES"),
+        ("C(" * 15_000, "not valid SMILES"),
     ],
 )
 def test_molecules_that_are_too_large(text: str, reason: str) -> None:
@@ -183,7 +183,7 @@ def test_numbers_of_nodes_and_tensors_without_end(tmp_path: Path) -> None:
     assert "more nodes than its size allows" in refused(path)
     wide = torch.zeros(1, dtype=torch.int64).expand(10**10).reshape(-1, 1)
     torch.save([{"x": wide, "num_nodes": 3, "y": torch.tensor([0])}], path)
-    assert "x is larger than what the file holds of it" in refused(path)
+    assert "x is larger than its data in the file" in refused(path)
 
 
 def test_numbers_of_many_digits_as_labels(tmp_path: Path) -> None:

@@ -114,13 +114,13 @@ def test_rows_that_are_no_molecules_are_listed(tmp_path: Path, capfd: pytest.Cap
     text = "smiles,label\nCCO,1\nC(,1\n,0\nCN(C)(C)(C)C,0\nCC,0\n"
     found = read(tmp_path, text)
     assert found.skipped == [
-        Skipped(2, "it is no SMILES", "C("),
+        Skipped(2, "it is not valid SMILES", "C("),
         Skipped(3, "it has no atoms", ""),
         Skipped(4, "Explicit valence for atom # 1 N, 5, is greater than permitted", "CN(C)(C)(C)C"),
     ]
-    assert found.graphs.dropped == {"rows that are no molecule": 3}
+    assert found.graphs.dropped == {"rows that are not molecules": 3}
     assert found.ids["row"] == [1, 5]
-    assert refused(tmp_path, text, strict=True) == ", row 2: 'C(' is not a molecule: it is no SMILES"
+    assert refused(tmp_path, text, strict=True) == ", row 2: 'C(' is not a molecule: it is not valid SMILES"
     assert capfd.readouterr().err == ""
 
 
@@ -146,7 +146,7 @@ def test_fragments_that_are_no_molecules(tmp_path: Path, capfd: pytest.CaptureFi
     assert read(tmp_path, text).graphs.n_graphs == 3
     cut = read(tmp_path, text, largest_fragment=True)
     assert cut.graphs.n_graphs == 2
-    reason = "its fragments are no molecules: Explicit valence for atom # 3 C, 5, is greater than permitted"
+    reason = "a fragment is not a molecule: Explicit valence for atom # 3 C, 5, is greater than permitted"
     assert cut.skipped == [Skipped(1, reason, "c1cc~c2[nH]ccc2c1")]
     assert capfd.readouterr().err == ""
 
@@ -205,7 +205,11 @@ FAULTS = {
         ": column 'label' holds 3 different values in 3 rows, which are not classes; choose another "
         "column with --label",
     ),
-    "nothing but faults": ("smiles,label\nX,1\nY(,0\n", {}, ": no row is a molecule; the first, row 1: it is no "),
+    "nothing but faults": (
+        "smiles,label\nX,1\nY(,0\n",
+        {},
+        ": no row is a molecule; the first, row 1: it is not valid SMILES",
+    ),
 }
 
 
@@ -305,7 +309,7 @@ def test_sdf_with_a_bad_molecule(tmp_path: Path, capfd: pytest.CaptureFixture[st
     path = sdf(tmp_path)
     path.write_text(path.read_text().replace(good, bad, 1))
     found = import_data(path)
-    assert found.skipped == [Skipped(1, "it is no molfile", "m0")]
+    assert found.skipped == [Skipped(1, "it is not a valid molfile", "m0")]
     assert found.graphs.n_graphs == 3
     assert capfd.readouterr().err == ""
 
@@ -313,7 +317,7 @@ def test_sdf_with_a_bad_molecule(tmp_path: Path, capfd: pytest.CaptureFixture[st
 @pytest.mark.parametrize("text", ["", "\n\n", "no molecule\n"])
 def test_sdf_without_molecules(tmp_path: Path, text: str) -> None:
     (tmp_path / "mine.sdf").write_text(text)
-    with pytest.raises(UserError, match=r"mine\.sdf holds no molecule with data items; a class is needed for each"):
+    with pytest.raises(UserError, match=r"mine\.sdf has no data items, so its molecules have no classes"):
         import_data(tmp_path / "mine.sdf")
 
 

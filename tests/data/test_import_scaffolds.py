@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("rdkit")
 
-from cgipool.data import fold_splits, motifs
-from cgipool.data.molecule_groups import scaffold_splits, scaffolds_of
+from cgipool.data import fold_splits, motifs, scaffold_splits
+from cgipool.data.groups import scaffolds_of
 from cgipool.data.molecules import MoleculeFeaturizer
 from cgipool.errors import UserError
 
@@ -111,7 +111,7 @@ def test_what_cannot_be_split() -> None:
     for smiles, message in (
         (["C"] * 9, "there are 9 molecules; a split needs at least 10"),
         (["C"] * 20, "a split needs at least 3 scaffolds; the 20 molecules have 1"),
-        ([*"CCC", "C("], "molecule 3, 'C(': it is no SMILES"),
+        ([*"CCC", "C("], "molecule 3, 'C(': it is not valid SMILES"),
     ):
         with pytest.raises(UserError, match=re.escape(message)):
             scaffold_splits(smiles, seed=0, indices=[0])
@@ -120,5 +120,5 @@ def test_what_cannot_be_split() -> None:
     with pytest.raises(UserError, match="motifs does not have the columns of a set of molecules"):
         scaffold_splits(motifs(20), seed=0, indices=[0])
     benzene = MoleculeFeaturizer().graph("c1ccccc1")
-    with pytest.raises(UserError, match="graph 0 of c1ccccc1 cannot be put back as a molecule; give the SMILES"):
+    with pytest.raises(UserError, match="graph 0 of c1ccccc1 cannot be rebuilt as a molecule; give the SMILES"):
         list(scaffolds_of(replace(benzene, category_names=(("Zz",), *benzene.category_names[1:]))))

@@ -15,7 +15,7 @@ from rdkit import Chem
 
 from cgipool.data import Encoder, GraphSet, molecules, motifs
 from cgipool.data.columns import LABELS
-from cgipool.data.molecule_groups import scaffolds_of
+from cgipool.data.groups import scaffolds_of
 from cgipool.data.molecules import ATOM, BOND, MoleculeFeaturizer, parse_block, parse_smiles
 from cgipool.errors import UserError
 
@@ -180,8 +180,8 @@ def test_one_atom_has_no_edge_but_the_columns() -> None:
     [
         ("", "it has no atoms"),
         ("  ", "it has no atoms"),
-        ("C(", "it is no SMILES"),
-        ("Xx", "it is no SMILES"),
+        ("C(", "it is not valid SMILES"),
+        ("Xx", "it is not valid SMILES"),
         ("c1cccc1", "Can't kekulize mol. Unkekulized atoms: 0 1 2 3 4"),
         ("C(C)(C)(C)(C)C", "Explicit valence for atom # 0 C, 5, is greater than permitted"),
     ],
@@ -196,7 +196,7 @@ def test_what_is_no_molecule(text: str, reason: str, capfd: pytest.CaptureFixtur
 def test_molfile() -> None:
     made = parse_block(Chem.MolToMolBlock(parse_smiles("C[C@H](N)C(O)=O")))
     assert Chem.MolToSmiles(made) == Chem.CanonSmiles("C[C@H](N)C(O)=O")
-    with pytest.raises(UserError, match="it is no molfile"):
+    with pytest.raises(UserError, match="it is not a valid molfile"):
         parse_block("nothing\n")
 
 
@@ -241,10 +241,10 @@ def test_json_and_back() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"atoms": [{"name": "element", "version": 2}]}, "a featuriser with other atoms than this version"),
-        ({"bonds": []}, "a featuriser with other bonds than this version"),
-        ({"featurizer": "proteins"}, "a featuriser of another kind: proteins"),
-        ({"largest_fragment": "no"}, "not a saved molecule featuriser"),
+        ({"atoms": [{"name": "element", "version": 2}]}, "the featurizer has atoms that this version"),
+        ({"bonds": []}, "the featurizer has bonds that this version"),
+        ({"featurizer": "proteins"}, "a featurizer of another kind: proteins"),
+        ({"largest_fragment": "no"}, "not a saved molecule featurizer"),
     ],
 )
 def test_json_of_another(change: dict, message: str) -> None:
@@ -369,22 +369,27 @@ def test_features_of_ones_own(own_module: str) -> None:
 def test_own_features_that_do_not_fit(own_module: str, function: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         MoleculeFeaturizer(own=f"{own_module}:{function}").graphs(["CCCCO"])
-    with pytest.raises(UserError, match=r"is named as package\.module:function"):
+    with pytest.raises(UserError, match=r"name your own function as package\.module:function"):
         MoleculeFeaturizer(own="charges").graph("C")
 
 
 @pytest.mark.parametrize(
-    "module", ["cgipool.data.molecules", "cgipool.data.molecule_groups", "cgipool.data.importers.molecular"]
+    "code",
+    [
+        "import cgipool.data.molecules",
+        "import cgipool.data.importers.molecular",
+        "from cgipool.data import scaffold_splits; scaffold_splits(['C'] * 10, seed=0, indices=[0])",
+    ],
 )
-def test_without_rdkit_a_line_says_how_to_get_it(module: str) -> None:
-    code = f"""
+def test_without_rdkit_a_line_says_how_to_get_it(code: str) -> None:
+    program = f"""
 import sys
 sys.modules["rdkit"] = None
 from cgipool.errors import UserError
 try:
-    import {module}
+    {code}
 except UserError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stdout == "molecules need RDKit: pip install 'cgipool[chem]'\n", done.stderr

@@ -111,5 +111,5 @@ def test_global_generators_are_left_alone() -> None:
 
 @pytest.mark.parametrize(("count", "seed"), [(0, 0), (10, -1)])
 def test_refuses(count: int, seed: int) -> None:
-    with pytest.raises(UserError, match="motifs needs at least 1 graph and a seed that is not negative"):
+    with pytest.raises(UserError, match="motifs needs at least 1 graph and a non-negative seed"):
         motifs(count, seed)

@@ -39,13 +39,13 @@ def test_one_of_several_processes_parses(
     write_tu(tmp_path / "small")
     monkeypatch.setattr(sources, "LARGE", 0 if large else 1 << 28)
     together, parsed = Together(tmp_path / "small", 3), []
-    alone, keep = sources._alone, sources._keep
+    alone, keep = sources._one_at_a_time, sources._keep
 
     def meeting(entry: Path) -> Any:
         together.barrier.wait()
         return alone(entry)
 
-    monkeypatch.setattr(sources, "_alone", meeting)
+    monkeypatch.setattr(sources, "_one_at_a_time", meeting)
     monkeypatch.setattr(sources, "_keep", lambda *given: (parsed.append(given), keep(*given)))
     together.run()
     assert len(parsed) == 1

@@ -124,8 +124,8 @@ def test_download_without_a_length(mirror: str) -> None:
     [
         ("ENZYMES", "{mirror}/ENZYMES.zip answered 404 Not Found"),
         ("AIDS", "{mirror}/AIDS.zip: the connection was lost after 100 of {size} bytes"),
-        ("BZR", "{mirror}/BZR.zip is not a sound TU archive: BZR.zip is not a zip archive, or is truncated"),
-        ("COX2", "{mirror}/COX2.zip is not a sound zip archive: "),
+        ("BZR", "{mirror}/BZR.zip is not a valid TU archive: BZR.zip is not a zip archive, or is truncated"),
+        ("COX2", "{mirror}/COX2.zip is not a valid zip archive: "),
     ],
 )
 def test_failed_download_leaves_nothing(mirror: str, own_cache: Path, name: str, message: str) -> None:
@@ -154,7 +154,7 @@ def test_a_wrong_data_folder_is_told_where_the_download_fails(mirror: str, monke
 def test_download_into_a_cache_that_cannot_be_written(mirror: str, tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("CGIPOOL_CACHE", str(tmp_path / "file"))
-    with pytest.raises(UserError, match="cannot keep MUTAG in "):
+    with pytest.raises(UserError, match="cannot write MUTAG to "):
         fetch("MUTAG")
 
 
@@ -337,7 +337,7 @@ def test_motifs_by_name(own_cache: Path, tmp_path: Path, monkeypatch: pytest.Mon
     [
         ("NCI-1", "unknown data set 'NCI-1'; did you mean 'NCI1'? known: AIDS, "),
         ("nowhere/NCI1.zip", "there is no data set at nowhere/NCI1.zip"),
-        (".", ".: it contains no NAME_A.txt, so it is not a TU data set"),
+        (".", ". is not a data set of a known format; none of these files is in it: NAME_A.txt (TU), edges.csv and"),
     ],
 )
 def test_unknown(own_cache: Path, tmp_path: Path, monkeypatch, given: str, message: str) -> None:

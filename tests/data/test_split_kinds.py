@@ -79,8 +79,8 @@ def test_clusters() -> None:
     from rdkit import DataStructs
     from rdkit.Chem import rdFingerprintGenerator
 
+    from cgipool.data.groups import cluster_numbers, molecules_of
     from cgipool.data.importers.read import solubility
-    from cgipool.data.molecule_groups import cluster_numbers, molecules_of
 
     graphs = solubility()[:300]
     molecules = list(molecules_of(graphs))

@@ -151,7 +151,7 @@ def test_labels_and_degrees() -> None:
     bare = motifs(20)
     with pytest.raises(UserError, match="has no node labels; use 'degree'"):
         Encoder.fit(bare, source="label+degree")
-    with pytest.raises(UserError, match="motifs has no node labels, where 1 column of them was fitted"):
+    with pytest.raises(UserError, match="motifs has no node labels; the encoder was fitted on 1 node label column"):
         both.encode(bare)
 
 
@@ -182,7 +182,7 @@ def test_walks_beside_attributes() -> None:
     alone = Encoder.fit(graphs, rwse=4)
     assert alone.n_floats == 4
     assert alone.encode(replace(graphs, attributes=None)).floats is not None
-    with pytest.raises(UserError, match="random: 0 attribute columns where 2 were fitted"):
+    with pytest.raises(UserError, match="random has 0 attribute columns; the encoder was fitted on 2"):
         encoder.encode(replace(graphs, attributes=None))
 
 

@@ -1,5 +1,6 @@
 """Targets of graphs from PyG, NetworkX and TU files, and what a set does with them."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import networkx
@@ -65,10 +66,13 @@ def test_pyg_columns_are_chosen_by_number(tmp_path: Path) -> None:
 
 def test_pyg_refuses() -> None:
     for data, message in (
-        (pyg([0.5, 1.5]), "graph 0: y must be one number, or targets of shape"),
+        (pyg([0.5, 1.5]), r"shape \[1, T\]; it is not in 1 graph, first in graph 0: shape \[2\]"),
         (pyg([[0.5, 1.5]], [[0.5]]), "graphs 0 and 1 differ: 2 and 1 values of y"),
         (pyg([float("inf")], [1.0]), "target column 'target 0' has 1 infinite value, first in graph 0"),
-        ([*pyg(1, 2, dtype=torch.int64), Data(edge_index=ENDS, num_nodes=2)], "graph 2 has no y"),
+        (
+            [*pyg(1, 2, dtype=torch.int64), Data(edge_index=ENDS, num_nodes=2)],
+            "y is missing in 1 graph, first in graph 2",
+        ),
     ):
         with pytest.raises(UserError, match=message):
             GraphSet.from_pyg(data, "g")
@@ -88,7 +92,7 @@ def test_networkx() -> None:
     assert found.target_names == ("mass", "charge")
     np.testing.assert_array_equal(found.targets, [[0.5, 2.0], [1.5, np.nan]])
     assert GraphSet.from_networkx(nx(1, 2, 2), "g", task="regression").targets.ravel().tolist() == [1, 2, 2]
-    with pytest.raises(UserError, match="a number or a list of numbers, not 'high'"):
+    with pytest.raises(UserError, match="a list of numbers; it is not in 1 graph, first in graph 1: 'high'"):
         GraphSet.from_networkx(nx(0.5, "high"), "g")
 
 
@@ -130,3 +134,69 @@ def test_targets_are_saved_mapped_joined_and_cut(tmp_path: Path) -> None:
     joined = GraphSet.join([graphs, graphs[4:]])
     np.testing.assert_array_equal(joined.targets, np.concatenate([values, values[4:]]))
     assert joined.target_names == ("a", "b", "c")
+
+
+INFINITE, NUMBER = float("inf"), 1.5
+
+
+@pytest.mark.parametrize(
+    ("targets", "names", "message"),
+    [
+        (["a"] * 8, ["q"], "target column 'q' has 8 values that are not a number, first in graph 0: 'a'"),
+        (
+            [NUMBER] * 7 + ["x"],
+            None,
+            "target column 'target 0' has 1 value that is not a number, first in graph 7: 'x'",
+        ),
+        ([INFINITE] * 8, "q", "target column 'q' has 8 infinite values, first in graph 0"),
+        ([GAP] * 8, ["q"], "target column 'q' has no value: it is missing in 8 graphs, first in graph 0"),
+        (
+            [[NUMBER, None]] * 8,
+            ["q", "r"],
+            "target column 'r' has no value: it is missing in 8 graphs, first in graph 0",
+        ),
+        ([[NUMBER, NUMBER]] * 8, ["q", "q"], "2 target columns are named 'q'"),
+        ([[NUMBER, NUMBER]] * 8, ["q"], "targets has 2 columns, but 1 name is given"),
+        (
+            [[NUMBER, NUMBER]] * 7 + [[NUMBER]],
+            None,
+            r"targets must be of shape \[G\] or \[G, T\]; the rows differ in length",
+        ),
+        (NUMBER, None, r"targets must be of shape \[G\] or \[G, T\], not \[\]"),
+        ([NUMBER] * 3, None, "targets has 3 rows for 8 graphs"),
+    ],
+)
+def test_bad_targets_are_named(targets: object, names: Sequence[str] | None, message: str) -> None:
+    with pytest.raises(UserError, match=f"^motifs: {message}$"):
+        motifs(8).with_targets(targets, names)
+
+
+def test_targets_may_be_numbers_in_text_or_none() -> None:
+    assert motifs(2).with_targets(["1.5", "2"]).targets.ravel().tolist() == [1.5, 2.0]
+    np.testing.assert_array_equal(motifs(2).with_targets([None, 2.5], "q").targets, [[GAP], [2.5]])
+
+
+def test_bad_labels_of_data_are_counted() -> None:
+    for task, message in (
+        ("auto", "g: target column 'target 1' has no value: it is missing in 2 graphs, first in graph 0"),
+        ("classification", "g: y has 2 columns; class labels are one column"),
+    ):
+        with pytest.raises(UserError, match=message):
+            GraphSet.from_pyg(pyg([[0.5, GAP]], [[1.5, GAP]]), "g", task=task)
+    for labels, message in (
+        ((0.0, GAP, GAP), "g: y is missing in 2 graphs, first in graph 1; class labels must be whole numbers"),
+        (
+            (0.0, INFINITE, NUMBER),
+            "g: y is not a whole number in 2 graphs, first in graph 1: inf; class labels must be",
+        ),
+    ):
+        with pytest.raises(UserError, match=message):
+            GraphSet.from_pyg(pyg(*([label] for label in labels)), "g", task="classification")
+    for labels, message in (
+        (("ring", None, None), r"g: graph.graph\['y'\] is missing in 2 graphs, first in graph 1"),
+        (("ring", 0.5, "path"), r"g: graph.graph\['y'\] is not a class in 1 graph, first in graph 1: 0.5"),
+    ):
+        with pytest.raises(UserError, match=message):
+            GraphSet.from_networkx(nx(*labels), "g")
+    with pytest.raises(UserError, match="label names the key 'y' 2 times"):
+        GraphSet.from_networkx(nx(0.5, 1.5), "g", label=("y", "y"))

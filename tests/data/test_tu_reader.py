@@ -215,7 +215,7 @@ def test_missing_files(tmp_path: Path) -> None:
     (folder / "TOY_graph_labels.txt").unlink()
     assert failure(folder) == f"{folder}: TOY_graph_labels.txt is missing"
     (folder / "TOY_A.txt").unlink()
-    assert failure(folder) == f"{folder}: it contains no NAME_A.txt, so it is not a TU data set"
+    assert failure(folder) == f"{folder} is not a TU data set: it contains no NAME_A.txt"
     assert failure(tmp_path / "nowhere.zip") == f"cannot open {tmp_path / 'nowhere.zip'}: No such file or directory"
 
 

@@ -42,7 +42,7 @@ def test_commands_and_example(tmp_path: Path, own_cache: Path, monkeypatch: pyte
     drugs = load_dataset("sets/drugs")
     assert (drugs.n_graphs, drugs.class_names) == (12, ("no", "yes"))
     assert read_ids("sets/drugs")["id"][-1] == "m13"
-    assert drugs.dropped == {"rows that are no molecule": 1, "molecules cut to the largest fragment": 1}
+    assert drugs.dropped == {"rows that are not molecules": 1, "molecules cut to the largest fragment": 1}
     assert len(read_splits("sets/drugs/scaffold-splits.json", 12)) == 5
     assert load_dataset("sets/soluble").class_names == ("below -1", "-1 and above")
     networks = load_dataset("sets/networks")

@@ -448,7 +448,7 @@ def test_a_row_of_a_table_is_explained(tmp_path: Path, capsys: pytest.CaptureFix
     assert said.startswith(f"graph 2 of new (id c): {size}\n")
     assert "true class" not in said, "its class is not known"
     for number, reason in (
-        ("1", "(id b): it is no SMILES"),
+        ("1", "(id b): it is not valid SMILES"),
         ("3", "new.csv has 3 rows"),
         ("-1", "new.csv has the id '-1'"),
     ):

@@ -485,7 +485,7 @@ def test_features_of_another_width(graphs: GraphSet) -> None:
         for k in (3, 2)
     )
     model = classifier(attributes=True).fit(wide, wide.y)
-    with pytest.raises(UserError, match="2 attribute columns where 3 were fitted"):
+    with pytest.raises(UserError, match="has 2 attribute columns; the encoder was fitted on 3"):
         model.predict(narrow)
 
 

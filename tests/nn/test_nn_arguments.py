@@ -128,7 +128,7 @@ def test_dropout_of_asap_is_of_training_only_and_not_of_the_gnn() -> None:
         (lambda: ASAPooling(8, dropout=1.5), "ASAPooling: dropout must be a probability, not 1.5"),
         (
             lambda: ASAPooling(4)(torch.randn(1, 4), torch.zeros(2, 1).long(), torch.ones(1), edge_attr=torch.ones(1)),
-            "edge_weight and edge_attr both name the weights",
+            "edge_weight and edge_attr are both given",
         ),
     ],
 )

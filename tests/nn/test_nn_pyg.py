@@ -245,10 +245,13 @@ def test_infomax_compares_the_features_not_attn() -> None:
         (lambda: CGIPooling(8, negative="none"), "unknown kind of negatives"),
         (lambda: CGIPooling(8, mi="jsd"), "unknown mutual-information bound"),
         (lambda: CGIPooling(8, ratio=1.5), "ratio must be"),
-        (lambda: CGIPooling(8, GNN=pyg.GCNConv, form="released"), "a GNN class needs form='paper'"),
+        (lambda: CGIPooling(8, GNN=pyg.GCNConv, form="released"), "use form='paper' with a GNN class"),
         (lambda: SAGPooling(4, GNN=pyg.GATConv, heads=2)(torch.randn(4, 4), COMPLETE), "GATConv returns 2 numbers"),
-        (lambda: ASAPooling(4)(torch.randn(4, 4), COMPLETE, attn=torch.randn(4, 4)), "takes no attn"),
-        (lambda: CGIPooling(4, form="released")(torch.randn(4, 4), COMPLETE, attn=torch.randn(4, 4)), "takes no attn"),
+        (lambda: ASAPooling(4)(torch.randn(4, 4), COMPLETE, attn=torch.randn(4, 4)), "does not support attn"),
+        (
+            lambda: CGIPooling(4, form="released")(torch.randn(4, 4), COMPLETE, attn=torch.randn(4, 4)),
+            "does not support attn",
+        ),
     ],
 )
 def test_errors_are_one_line(wrong: Callable[[], object], says: str) -> None:

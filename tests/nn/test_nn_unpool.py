@@ -47,5 +47,5 @@ def test_several_levels() -> None:
 
 
 def test_perm_of_another_graph() -> None:
-    with pytest.raises(UserError, match="perm names 3 nodes, but there are features of 2"):
+    with pytest.raises(UserError, match="perm has 3 nodes, but x_coarse has 2"):
         unpool(torch.ones(2, 1), torch.tensor([0, 1, 2]), 5)

@@ -193,7 +193,7 @@ def test_what_may_be_asked_for() -> None:
         PAPER.but(negative="other")
     with pytest.raises(UserError, match="unknown encoding 'small'"):
         PAPER.but(encoding="small")
-    with pytest.raises(UserError, match="the released form of CGIPool has negative=learned or random"):
+    with pytest.raises(UserError, match="the released form of CGIPool supports only negative=learned or random"):
         random_network(random_case(0).size, form="released", negative="batch")
     with pytest.raises(UserError, match="needs the number of outputs"):
         CGIPool(4, negative="sufficient")

@@ -22,7 +22,7 @@ from torch_geometric.nn.aggr import SortAggregation
 from cgipool.data import random_splits
 from cgipool.data.batch import Batch, Capacity
 from cgipool.errors import UserError
-from cgipool.model.baselines import StructureFree
+from cgipool.model.build import StructureFree
 from cgipool.model.layers import GCN, GIN
 from cgipool.model.level import Level
 from cgipool.model.network import Head
@@ -905,7 +905,7 @@ def test_the_oracle_keeps_what_decides(way: str) -> None:
 
 
 def test_without_a_truth_there_is_no_oracle() -> None:
-    with pytest.raises(UserError, match="oracle needs a data set that says which nodes decide"):
+    with pytest.raises(UserError, match="oracle needs a data set with known deciding nodes"):
         OraclePool()(torch.ones(36, DIM), Level.whole(random_case(0).batch()))
 
 
@@ -936,7 +936,7 @@ def test_majority_says_the_shares_of_the_training_graphs(seed: int, tmp_path: Pa
 
 
 def test_a_class_that_training_never_shows_has_no_share() -> None:
-    from cgipool.model.baselines import Constant
+    from cgipool.model.build import Constant
 
     output = Constant(TASK.baseline_output(torch.tensor([0.25, 0.0, 0.75])))(random_case(0).batch())
     close(torch.softmax(output.logits, 1)[0], np.array([0.25, 0.0, 0.75]), 1e-6)

@@ -16,8 +16,7 @@ from cgipool import train
 from cgipool.data import Encoder, GraphSet, motifs, random_splits, read_tu, wl_classes
 from cgipool.data.batch import Batcher
 from cgipool.errors import UserError
-from cgipool.model.baselines import StructureFree
-from cgipool.model.build import build_network
+from cgipool.model.build import StructureFree, build_network
 from cgipool.model.layers import InputSize
 from cgipool.model.level import Level
 from cgipool.model.network import Network
@@ -93,7 +92,9 @@ def test_clusters_follow_from_ratio_and_mean_size(
 
 @clusters
 def test_clusters_need_the_sizes_unless_counted(method: str) -> None:
-    with pytest.raises(UserError, match=f"{method} has shapes that follow from the training graphs: give their sizes"):
+    with pytest.raises(
+        UserError, match=f"{method} has shapes that depend on the training graphs; it needs their sizes"
+    ):
         build_network(InputSize(3), 2, method=method, width=4)
     assert build_network(InputSize(3), 2, method=method, width=4, ratio=5).pools[0].clusters == 5
 

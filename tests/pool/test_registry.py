@@ -109,6 +109,6 @@ def test_parts_ask_for_what_their_classes_take(name: str) -> None:
     for part in (method.build, method.released, method.read):
         if part is not None:
             assert isinstance(part, Part)
-            takes = inspect.signature(part.named).parameters
-            assert set(part.asked) == takes.keys() & OFFERED_TO_OURS, part.place
+            takes = inspect.signature(part.target).parameters
+            assert set(part.arguments) == takes.keys() & OFFERED_TO_OURS, part.place
             assert part.fixed.keys() <= takes.keys(), part.place

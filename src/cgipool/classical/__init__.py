@@ -7,7 +7,7 @@ from cgipool.classical.base import Classical, Examples, Fitted
 from cgipool.classical.forest import Forest
 from cgipool.classical.kernel import Kernel
 from cgipool.classical.svm import DescriptorMachine
-from cgipool.data.molecule_descriptors import ecfp_bits, ecfp_counts, rdkit_descriptors
+from cgipool.data.descriptors import ecfp_bits, ecfp_counts, rdkit_descriptors
 
 __all__ = ["MODELS", "Classical", "Examples", "Fitted"]
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor, RandomForestClassifier, RandomForestRegressor
 
 from cgipool.classical.base import Arrays, Doubles, Examples, Fitted, Ints
+from cgipool.data.descriptors import Features, check_molecules
 from cgipool.data.graphs import GraphSet
-from cgipool.data.molecule_descriptors import Features, check_molecules
 from cgipool.errors import UserError
 from cgipool.task.base import Task
 

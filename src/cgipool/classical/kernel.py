@@ -24,7 +24,7 @@ from cgipool.classical.base import Arrays, Doubles, Examples, Fitted, Ints, scor
 from cgipool.classical.calibration import ABSENT, calibrated, outcome
 from cgipool.classical.wl import ColourCounts, Hashes, colours, entries, matrix, squared_norms
 from cgipool.data.graphs import GraphSet
-from cgipool.data.structure import remembered
+from cgipool.data.structure import cached
 from cgipool.errors import UserError
 from cgipool.task.base import Task
 
@@ -56,7 +56,7 @@ class Kernel:
     def fit(self, examples: Examples) -> Fitted:
         """Choose depth and C (or the penalty) by the validation graphs; ties go to the smaller ones."""
         task, graphs = examples.task, examples.graphs
-        blocks, norms, vocabulary = remembered(
+        blocks, norms, vocabulary = cached(
             graphs,
             (self.assignment, examples.labels, examples.edge_labels),
             lambda: self._features(graphs, max(DEPTHS), examples.labels, examples.edge_labels),

@@ -14,8 +14,8 @@ from sklearn.svm import SVC, SVR
 
 from cgipool.classical.base import Arrays, Doubles, Examples, Fitted, Ints, score
 from cgipool.classical.calibration import ABSENT, calibrated, outcome
+from cgipool.data.descriptors import BITS, check_molecules, ecfp_counts, rdkit_descriptors
 from cgipool.data.graphs import GraphSet
-from cgipool.data.molecule_descriptors import BITS, check_molecules, ecfp_counts, rdkit_descriptors
 from cgipool.errors import UserError
 from cgipool.task.base import Task
 

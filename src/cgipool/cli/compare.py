@@ -127,7 +127,7 @@ def compare(
 
 def _controls(graphs: "GraphSet", names: list[str]) -> list[str]:
     """The controls that a set of molecules gets beside the methods asked for, if RDKit is installed."""
-    from cgipool.data.molecule_descriptors import check_molecules
+    from cgipool.data.descriptors import check_molecules
 
     added = [name for name in ("ecfp-count-rf", "rdkit-rf") if name not in names]
     if graphs.featurizer is None or not added:

@@ -39,7 +39,7 @@ def imported(data: str, chosen: dict[str, Any], directed: bool = False, jobs: in
     """The data set to load: `data` itself, or the folder in the cache that it was imported into, `directed` or not, by
     `jobs` processes."""
     from cgipool.data.importers import ImportOptions
-    from cgipool.data.importers.cached import import_cached, needs_import
+    from cgipool.data.importers.read import import_cached, needs_import
 
     options = ImportOptions(**chosen | {"label": tuple(chosen["label"]) if chosen["label"] else None})
     if not needs_import(Path(data)):

@@ -13,7 +13,7 @@ from cgipool.contract.same import alone, draws, node_order, padding, save_and_lo
 from cgipool.contract.subject import Broken, NotApplicable, batch_of, graphs_of, network_of, precision
 from cgipool.errors import UserError
 from cgipool.pool import method_named
-from cgipool.pool.own import told
+from cgipool.pool.own import one_line
 from cgipool.training.parallel import one_thread
 
 __all__ = ["FAST", "RULES", "Finding", "broken_rules", "check_method", "slow_because"]
@@ -25,7 +25,7 @@ class Finding(NamedTuple):
     rule: str
     ok: bool | None
     """None: the rule does not apply."""
-    said: str
+    message: str
     """One line: what was observed, what is wrong, or why the rule does not apply."""
 
 
@@ -55,11 +55,11 @@ def check_method(name: str) -> list[Finding]:
     if method_named(name).classical:
         raise UserError(f"{name} is not a pooling method, so the contract does not apply to it")
     with one_thread(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # only the rules decide, whatever warnings do here
+        warnings.simplefilter("ignore")  # also where warnings are errors, only the rules decide
         first, *rest = RULES
         findings = [_finding(first, name)]
         if findings[0].ok is False and not _runs(name):
-            return findings + [Finding(rule, None, "not tried, as the network does not run") for rule in rest]
+            return findings + [Finding(rule, None, "not tried, because the network does not run") for rule in rest]
         return findings + [_finding(rule, name) for rule in rest]
 
 
@@ -71,7 +71,7 @@ def broken_rules(findings: Iterable[Finding]) -> list[str]:
 def slow_because(findings: Iterable[Finding]) -> str | None:
     """Return why the fast engine cannot run the method; None if it can."""
     # Static shapes come last and name a line of code, so they are the better reason.
-    reasons = [finding.said for finding in findings if finding.rule in FAST and not finding.ok]
+    reasons = [finding.message for finding in findings if finding.rule in FAST and not finding.ok]
     return reasons[-1] if reasons else None
 
 
@@ -84,7 +84,7 @@ def _finding(rule: str, name: str) -> Finding:
     except Broken as reason:
         return Finding(rule, False, str(reason))
     except Exception as error:
-        return Finding(rule, False, told(error))
+        return Finding(rule, False, one_line(error))
 
 
 def _runs(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""The rules that features, nodes, edges and edge data of a level are aligned.
+"""Rules: features, nodes, edges and edge data of a level are aligned.
 
 Shapes: C positions, B graphs, F features.
 """
@@ -28,8 +28,8 @@ from cgipool.pool import Pooled
 
 @torch.no_grad()
 def edge_data(name: str) -> str:
-    """After every pool the edges that are left have their labels, attributes and weights, and a network that reads them
-    has the same logits on static and on compact levels. The rule does not apply to pools that make new edges."""
+    """After every pool, the remaining edges have their labels, attributes and weights, and a network that reads them
+    has the same logits on static and on compact levels. The rule does not apply to pools that create new edges."""
     graphs = with_edge_data(graphs_of())
     logits = []
     for compact in ways(name):
@@ -44,20 +44,20 @@ def edge_data(name: str) -> str:
             raise NotApplicable(str(reason)) from None
         for hook in hooks:
             hook.remove()
-    must_agree("with edge features the logits are others on compact levels", logits[-1], logits[0])
-    return "the edges that are left keep their labels, attributes and weights"
+    must_agree("with edge features, compact levels give different logits", logits[-1], logits[0])
+    return "the remaining edges keep their labels, attributes and weights"
 
 
 def _look_at_edges(module: nn.Module, inputs: tuple[Any, ...], pooled: Any) -> None:
-    """As a forward hook: every entry has the data of the edge between the nodes that its ends were at first."""
+    """A forward hook: every entry must have the data of the edge between the original nodes of its ends."""
     before, after = inputs[1], pooled.level
     if isinstance(before, SparseLevel) and isinstance(after, SparseLevel):
         known, left = _numbers(before), _numbers(after)
-        _demand(bool(((left == known) | (left < 0)).all()), "the edges that are left have the data of other edges")
+        _demand(bool(((left == known) | (left < 0)).all()), "the remaining edges have the data of other edges")
 
 
 def _numbers(level: SparseLevel) -> Tensor:
-    """[C, C] the number in the batch of each living edge, by the first positions of its ends; −1 elsewhere."""
+    """[C, C] the number of each living edge in the batch, by the original positions of its ends; −1 elsewhere."""
     row_ptr, neighbor = level.edges
     first = len(level.origin.edges.code) if level.origin.edges is not None else 0
     own = torch.arange(len(level.alive)).repeat_interleave(torch.diff(row_ptr))
@@ -75,7 +75,7 @@ def _numbers(level: SparseLevel) -> Tensor:
 @torch.no_grad()
 def aligned(name: str) -> str:
     """After every pool: one row of features per position, 0 at dropped nodes; a consistent level; and edges only
-    between living nodes of one graph, in both directions. Edges between kept nodes are the edges they had."""
+    between living nodes of one graph, in both directions. Edges between kept nodes do not change."""
     for compact in ways(name):
         model = network_of(name, compact=compact).eval()
         pools = getattr(model, "pools", None)
@@ -86,11 +86,11 @@ def aligned(name: str) -> str:
             model(batch_of(graphs_of(seed), room=None if compact else ROOM))
         for hook in hooks:
             hook.remove()
-    return "features, nodes and edges belong together on every level"
+    return "features, nodes and edges are aligned on every level"
 
 
 def _look(module: nn.Module, inputs: tuple[Any, ...], pooled: Any) -> None:
-    """Check as a forward hook, before the next layer fails."""
+    """A forward hook that checks a pool's result before the next layer fails on it."""
     if not isinstance(pooled, Pooled):
         raise Broken(f"a pool must return Pooled(x, level), not a {type(pooled).__name__}")
     before, after = inputs[1], pooled.level
@@ -113,8 +113,8 @@ def _demand(holds: bool, otherwise: str) -> None:
 
 
 def _features(x: Tensor, before: Level, level: Level) -> None:
-    wanted = (len(level.alive), WIDTH)
-    _demand(tuple(x.shape) == wanted, f"features {list(x.shape)} where the level has [positions, d] = {list(wanted)}")
+    expected = (len(level.alive), WIDTH)
+    _demand(tuple(x.shape) == expected, f"features have shape {list(x.shape)}, not [positions, d] = {list(expected)}")
     _demand(bool(x.isfinite().all()), "features are not finite")
     dropped = level.alive == 0
     if len(before.alive) == len(level.alive):
@@ -132,13 +132,13 @@ def _nodes(level: Level) -> None:
     used = owner < graphs
     _demand(int(slot_ptr[0]) == 0 and bool((torch.diff(slot_ptr) >= 0).all()), "slot_ptr must ascend from 0")
     _demand(torch.equal(graph[used], owner[used]), "graph and slot_ptr disagree on which positions a graph has")
-    _demand(bool((alive[~used] == 0).all()), "a position behind the last graph is alive")
+    _demand(bool((alive[~used] == 0).all()), "a position after the last graph is alive")
     count = torch.zeros(graphs, dtype=alive.dtype).index_add(0, graph, alive)
     _demand(torch.equal(count, level.sizes.to(count)), "sizes must be the number of living nodes of each graph")
 
 
 def _adjacency(level: Level) -> Tensor:
-    """[C, C] which position contributes to which sum."""
+    """[C, C] the adjacency matrix, from `neighbor_sum` of the identity."""
     return level.neighbor_sum(torch.eye(len(level.alive), dtype=level.alive.dtype))
 
 
@@ -150,7 +150,7 @@ def _edges(a: Tensor, level: Level) -> None:
 
 
 def _induced(before: SparseLevel, after: SparseLevel, a: Tensor) -> None:
-    """Living nodes were alive before, in the same graph, and have the edges that were between them."""
+    """Living nodes were alive before, in the same graph, and have the same edges between them."""
     living = (after.alive > 0).nonzero().squeeze(1)
     match = after.position[living, None] == torch.where(before.alive > 0, before.position, -1)
     _demand(bool((match.sum(1) == 1).all()), "a kept node did not exist before")

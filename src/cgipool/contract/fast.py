@@ -1,5 +1,5 @@
-"""What the fast engine needs: shapes that do not depend on the data, no value read back from the device, and splits
-that can be stacked.
+"""Rules of the fast engine: shapes do not depend on the data, no value is read back from the device, and splits can be
+stacked.
 
 Shapes: S splits.
 """
@@ -35,7 +35,7 @@ from cgipool.training.objective import objective
 
 
 def splits(name: str) -> str:
-    """Three splits stacked by `vmap`, each with its own random draws, have the losses and gradients of each alone."""
+    """Three splits stacked by `vmap`, each with its own random numbers, have the same losses and gradients as alone."""
     only_compact(name)
     models = [network_of(name, seed, dropout=0.5).train() for seed in range(3)]
     drawn = enumerate(([0, 1, 2, 3], [5, 4], [3, 2, 5, 0, 1]))
@@ -54,7 +54,7 @@ def splits(name: str) -> str:
         mine = torch.stack([grads[parameter] for _, grads in alone])
         given = torch.zeros_like(mine) if weight.grad is None else weight.grad
         must_agree(f"a stacked split has a different gradient of {parameter}", given, mine)
-    return "three stacked splits have the losses and gradients that each has alone"
+    return "three stacked splits have the same losses and gradients as alone"
 
 
 def _loss(model: Model, state: Mapping[str, Tensor], batch: Batch) -> Tensor:
@@ -63,7 +63,7 @@ def _loss(model: Model, state: Mapping[str, Tensor], batch: Batch) -> Tensor:
 
 
 def _loss_and_gradients(model: Model, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-    """The loss and the gradients by name, 0 where none arrives."""
+    """The loss and the gradients by name, 0 for a weight without one."""
     state = dict(model.named_parameters()) | dict(model.named_buffers())
     loss, weights = _loss(model, state, batch), dict(model.named_parameters())
     grads = torch.autograd.grad(loss, list(weights.values()), allow_unused=True) if weights else ()
@@ -92,11 +92,11 @@ def static_shapes(name: str) -> str:
 
 
 class _ReadsValues(Exception):
-    """Describe an operation that reads values of a tensor."""
+    """An operation reads values of a tensor."""
 
 
 class _Watching(TorchDispatchMode):
-    """Names boolean indexing as such. Assigning to x[mask] has a known shape, but on a GPU it waits for the mask."""
+    """Reports boolean indexing. Assigning to x[mask] has a known shape, but on a GPU it waits for the mask."""
 
     INDEXING = (torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default, torch.ops.aten.index_put_.default)
 
@@ -107,7 +107,7 @@ class _Watching(TorchDispatchMode):
 
 
 def _named(func: Any) -> str:
-    """Return the name of a torch operation as users know it."""
+    """Return a name of a torch operation that users know."""
     plain = str(func).removeprefix("aten.").split(".")[0].strip("_")
     if plain == "local_scalar_dense":
         return "a value read back (.item(), .tolist(), int(), float(), bool() or if)"

@@ -1,4 +1,4 @@
-"""Rules on learning: gradients reach every weight, and a small set can be overfitted."""
+"""Rules of learning: gradients reach every weight, and a small set can be overfitted."""
 
 import math
 import re
@@ -21,7 +21,7 @@ from cgipool.contract.subject import (
 )
 from cgipool.data.batch import Batch, Batcher
 from cgipool.data.features import Encoder
-from cgipool.data.motifs import motifs
+from cgipool.data.generated import motifs
 from cgipool.model.layers import InputSize
 from cgipool.model.network import Model
 from cgipool.pool import Sizes, method_named
@@ -40,7 +40,7 @@ GRAPHS, WIDTH, RATE, STEPS, EVERY = 32, 32, 0.01, 300, 10
 
 
 def gradients(name: str) -> str:
-    """Gradients are finite and reach every weight, the method's own loss added with weight 1.
+    """Gradients are finite and reach every weight, with the method's own loss added with weight 1.
 
     A gradient must reach a pool's weight on at least one level: edges do not matter after the last pool, and on graphs
     with nearly equal features, a weight that acts only at the kink of an activation may have no effect.

@@ -1,4 +1,4 @@
-"""Rules on what must not change a result: node order, the other graphs of a batch, padding, torch's generator,
+"""Rules of invariance: results do not depend on node order, the other graphs of a batch, padding, torch's generator or
 saving."""
 
 import tempfile
@@ -55,7 +55,7 @@ def alone(name: str) -> str:
             beside = "a graph's logits depend on the other graphs of the batch"
             must_agree(beside, logits_of(model, batch_of(graphs, order)), alone)
             must_agree(beside, logits_of(model, batch_of(graphs)), alone.flip(0))
-    return "a graph in a batch has the logits that it has alone"
+    return "a graph has the same logits alone and in a batch"
 
 
 def padding(name: str) -> str:
@@ -71,7 +71,7 @@ def padding(name: str) -> str:
                 logits, own_loss = _answers(model, batch, training)
                 must_agree(f"{words} the logits change", logits[: graphs.n_graphs], expected[0])
                 must_agree(f"{words} the method's own loss changes", own_loss, expected[1])
-    return "the same logits and own loss with room for more, on static and on compact levels"
+    return "the same logits and own loss with padding, on static and on compact levels"
 
 
 @torch.no_grad()
@@ -81,7 +81,7 @@ def _answers(model: Model, batch: Batch, training: bool) -> tuple[Tensor, Tensor
 
 
 def draws(name: str) -> str:
-    """The same key gives the same output, whatever torch's generator has drawn before; it is left as it was."""
+    """The same key gives the same output, independent of torch's generator, whose state does not change."""
     batch = batch_of(graphs_of(), key=3)
     with torch.random.fork_rng(devices=[]):
         for compact in ways(name):

@@ -1,4 +1,4 @@
-"""The small graphs and networks that rules are run on, and how a rule says what it found.
+"""The small graphs and networks that the rules run on, and the exceptions that report their results.
 
 Shapes: N nodes, B graphs.
 """
@@ -22,14 +22,14 @@ from cgipool.pool import Sizes, method_named
 from cgipool.task.classification import Classification
 
 SIZES, EDGELESS, FLOATS, CLASSES, WIDTH, KINDS = (7, 1, 5, 12, 2, 9), 2, 4, 3, 16, 4
-"""Graph 1 has one node, graph 2 no edges."""
+"""Sizes of the graphs (graph 1 has one node, graph 2 no edges) and widths of features, classes and layers."""
 
 TASK = Classification(tuple(map(str, range(CLASSES))))
 
 RATIO = 0.7
 
 ROOM = Capacity(positions=40, entries=280, graphs=8, cells=310)
-"""More than graphs of these sizes can need: they have 36 nodes, at most 268 neighbours and 304 pairs of nodes."""
+"""More room than graphs of these sizes need: they have 36 nodes, at most 268 neighbours and 304 pairs of nodes."""
 
 TOLERANCE = 1e-7
 """Networks compute in double precision; scores are ranked in single precision."""
@@ -40,12 +40,12 @@ class Broken(Exception):
 
 
 class NotApplicable(Exception):
-    """A rule says nothing about this method; the message is one line."""
+    """A rule does not apply to this method; the message is one line."""
 
 
 @contextlib.contextmanager
 def precision(dtype: torch.dtype) -> Iterator[None]:
-    """What torch makes when nothing is said about the type."""
+    """Set torch's default floating-point type."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
@@ -55,7 +55,7 @@ def precision(dtype: torch.dtype) -> Iterator[None]:
 
 
 def graphs_of(seed: int = 0, sizes: Sequence[int] = SIZES) -> GraphSet:
-    """Random graphs with continuous attributes, so that no two nodes are alike."""
+    """Random graphs with continuous attributes, so all nodes are different."""
     generator = np.random.default_rng(seed)
     start = np.cumsum(sizes) - sizes
     ends = [np.nonzero(np.triu(generator.random((n, n)) < 0.4, 1)) for n in sizes]
@@ -104,15 +104,15 @@ def batch_of(graphs: GraphSet, ids: Sequence[int] | None = None, key: int = 0, r
 
 
 def network_of(name: str, seed: int = 0, compact: bool | None = None, dropout: float = 0.0, conv: str = "gcn") -> Model:
-    """A narrow network with random weights in double precision; static where the method can be, if nothing is said. A
-    convolution other than a GCN reads the data of `with_edge_data`."""
+    """A narrow network with random weights in double precision. By default, levels are static if the method supports
+    it. Convolutions other than GCN read the data of `with_edge_data`."""
     inputs = InputSize(0, FLOATS, edges=None if conv == "gcn" else InputSize(KINDS, 1))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = build(name, inputs, np.ones(CLASSES) / CLASSES, Sizes.of(SIZES), WIDTH, dropout, conv)
         with torch.no_grad():
             for parameter, value in model.named_parameters():
-                if parameter.endswith("bias"):  # zeros would hide one that is left out
+                if parameter.endswith("bias"):  # a bias of zeros would hide that it is not used
                     value.uniform_(-0.3, 0.3)
     model.compact = not method_named(name).fast if compact is None else compact
     return model.double()
@@ -121,7 +121,7 @@ def network_of(name: str, seed: int = 0, compact: bool | None = None, dropout: f
 def build(
     name: str, inputs: InputSize, shares: Any, sizes: Sizes, width: int, dropout: float, conv: str = "gcn"
 ) -> Model:
-    """A model of a method, as the paper's recipe has it but for its width and convolution."""
+    """A model of a method, with the settings of the paper's recipe except width and convolution."""
     return build_model(
         name,
         inputs,
@@ -139,14 +139,14 @@ def build(
 
 
 def ways(name: str) -> tuple[bool, ...]:
-    """Whether to try compact levels, and static ones as well."""
+    """The values of `compact` to try: static levels if the method supports them, and compact ones."""
     return (False, True) if method_named(name).fast else (True,)
 
 
 def only_compact(name: str) -> None:
-    """Stop where a method has no static form."""
+    """Raise NotApplicable for a method without static shapes."""
     if not method_named(name).fast:
-        raise NotApplicable("a layer of PyG's conventions: shapes depend on the data")
+        raise NotApplicable("a layer with PyG's interface: shapes depend on the data")
 
 
 @torch.no_grad()
@@ -156,7 +156,7 @@ def logits_of(model: Model, batch: Batch) -> Tensor:
 
 
 def must_agree(what: str, one: Tensor, other: Tensor) -> None:
-    """Two results that have to be the same up to rounding."""
+    """Raise Broken unless two results are equal up to rounding."""
     if one.shape != other.shape:
         raise Broken(f"{what}: shapes {tuple(one.shape)} and {tuple(other.shape)}")
     if not torch.allclose(one, other, rtol=TOLERANCE, atol=TOLERANCE):

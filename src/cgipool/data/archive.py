@@ -98,7 +98,7 @@ class TuFiles:
                 raise
         stems = sorted(name.removesuffix("_A.txt") for name in self._members if name.endswith("_A.txt"))
         if not stems:
-            raise UserError(f"{path}: it contains no NAME_A.txt, so it is not a TU data set")
+            raise UserError(f"{path} is not a TU data set: it contains no NAME_A.txt")
         if len(stems) > 1:
             raise UserError(f"{path}: it contains several data sets ({excerpt(', '.join(stems))}); one is expected")
         self.name = stems[0]

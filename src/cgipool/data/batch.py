@@ -1,8 +1,8 @@
-"""From graph ids to the tensors of a batch.
+"""Build the tensors of a batch from graph ids.
 
 Shapes: C positions, B graphs, E neighbour entries, D cells, K category columns, V float columns, W words, U kinds of
-edges. Positions are the nodes of the batch's graphs one after another, then padding; capacities (C, E, B, D) are exact
-unless larger ones are asked for, as several splits stacked for `vmap` or a captured step need.
+edges. Positions are the nodes of the batch's graphs, concatenated, then padding. The capacities (C, E, B, D) are exact
+unless larger ones are given, which splits stacked for `vmap` and captured steps need.
 """
 
 from collections.abc import Callable
@@ -12,35 +12,34 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cgipool.data.edges import EdgeColumns
-from cgipool.data.encoded import Inputs
+from cgipool.data.encoded import EdgeColumns, Inputs
 from cgipool.data.graphs import GraphSet
 
 
 class Share(NamedTuple):
-    """The part of a larger batch that one of several processes has.
+    """The part of a larger batch that one of several processes computes.
 
-    A process without graphs of its own gets one that does not count, because all processes take part in every step.
+    All processes take part in every step, so a process without graphs of its own gets a graph that does not count.
     """
 
     ids: np.ndarray
     """[b] the graphs."""
     place: np.ndarray
-    """[b] their places in the whole batch."""
+    """[b] their positions in the whole batch."""
     graphs: int
     """Number of graphs in the whole batch."""
     weight: float
     """Their share of the loss weights of the whole batch."""
     own: tuple[float, ...]
-    """For each level, their share of what the method's own loss is a mean over."""
+    """For each level, their share of the graphs or nodes that the method's own loss is a mean over."""
     idle: bool
-    """Whether they do not count."""
+    """Whether the process has no graphs of its own, so its graph does not count."""
     total: Callable[[Tensor], Tensor] = lambda sums: sums
     """Adds up sums over all processes, with a gradient."""
 
 
 class Batch(NamedTuple):
-    """B graphs side by side. Empty columns have width 0, never None, so that batches can be stacked."""
+    """B graphs. Empty columns have width 0, never None, so batches can be stacked."""
 
     category: Tensor
     """[C, K] int32: the columns of the one-hot input that are 1."""
@@ -49,40 +48,41 @@ class Batch(NamedTuple):
     alive: Tensor
     """[C] float32: 1 for a node, 0 for padding."""
     graph: Tensor
-    """[C] int64: the graph of each position; padding bears the last one's number."""
+    """[C] int64: the graph of each position; padding has the number of the last graph."""
     slot_ptr: Tensor
-    """[B + 1] int64: where each graph's positions begin."""
+    """[B + 1] int64: the first position of each graph."""
     row_ptr: Tensor
-    """[C + 1] int32: where each position's neighbours begin."""
+    """[C + 1] int32: the first neighbour entry of each position."""
     neighbor: Tensor
     """[E] int32: neighbours as positions."""
     bits: Tensor
-    """[C, W] int32: the neighbours once more, as bits (see ops/tiles.py), where they are to be read so; else W is 0."""
+    """[C, W] int32: the neighbours as bits (see ops/bits.py), for kernels that read them; otherwise W is 0."""
     edge_kind: Tensor
-    """[U, K'] int32: the one-hot columns of each kind of edge. This and the next four are empty if unread."""
+    """[U, K'] int32: the one-hot columns of each kind of edge. This and the next four are empty if edges are not
+    read."""
     edge_code: Tensor
-    """[E] int32: the kind of each entry's edge, which leads to the position from its neighbour."""
+    """[E] int32: the kind of each entry's edge, which leads from the neighbour to the position."""
     edge_floats: Tensor
     """[E, V'] float32 columns of these edges."""
     edge_weight: Tensor
     """[E] float32: their weights."""
     edge_reverse: Tensor
-    """[E] int32: the entry of the reverse edge; empty if all edges have the same data both ways."""
+    """[E] int32: the entry of the reverse edge; empty if both directions of all edges have equal data."""
     y: Tensor
     """[B] int64: the classes."""
     key: Tensor
-    """[] int64: the key of this step's random draws."""
+    """[] int64: the key of this step's random numbers."""
     id: Tensor
-    """[B] int64: the graphs' numbers in the data set."""
+    """[B] int64: the numbers of the graphs in the data set."""
     targets: Tensor
     """[B, T] float32 targets of a regression or multi-label task, NaN where missing; T is 0 for classification."""
     descriptors: Tensor
     """[B, V″] float32 standardised descriptors of the graphs."""
     room: Tensor
-    """[0, D] holds nothing; D is how many cells the matrices over the nodes of each graph have, Σ n². Methods with
-    dense matrices need it as a number that is known before the step runs, which only a shape is."""
+    """[0, D] is empty; D = Σ n² is the number of cells of matrices over the nodes of each graph. Methods with dense
+    matrices need it before the step runs, and only shapes are known then."""
     truth: Tensor
-    """[C, 1] 1 for the nodes that decide the class, for the control `oracle`; width 0 where that is not known."""
+    """[C, 1] 1 for the nodes that decide the class, for the control `oracle`; width 0 if that is not known."""
 
     @property
     def size(self) -> Tensor:
@@ -114,7 +114,7 @@ class PartialBatch(Batch):
 
 
 class Capacity(NamedTuple):
-    """How many positions, neighbour entries, graphs and pairs of nodes of one graph a batch has room for."""
+    """The capacity of a batch: positions, neighbour entries, graphs, and pairs of nodes of one graph."""
 
     positions: int
     entries: int
@@ -130,7 +130,7 @@ class Batcher:
         self.device = torch.device(device)
         self._category = inputs.category
         self._floats = inputs.floats if inputs.floats is not None else np.zeros((graphs.n_nodes, 0), np.float32)
-        # Plain arrays even over files: cutting pieces out of a `memmap` takes several times as long.
+        # Plain arrays, also for memory-mapped files: slicing a `memmap` takes several times as long.
         self._edge_ptr, self._edge_disp = np.asarray(graphs.edge_ptr), np.asarray(graphs.edge_disp)
         self._edge_of_graph = self._edge_ptr[graphs.node_ptr]
         self._edges = EdgeColumns.of(graphs, inputs.edges)
@@ -139,7 +139,7 @@ class Batcher:
         self._truth = truth_column(graphs)
 
     def capacity(self, ids: np.ndarray) -> Capacity:
-        """The room that the graphs with these ids need."""
+        """The capacity that the graphs with these ids need."""
         nodes = self.graphs.node_ptr[ids + 1] - self.graphs.node_ptr[ids]
         entries = self._edge_of_graph[ids + 1] - self._edge_of_graph[ids]
         return Capacity(int(nodes.sum()), int(entries.sum()), len(ids), int((nodes * nodes).sum()))
@@ -201,25 +201,25 @@ class Batcher:
         return self._edges.kind, code, floats, weight, reverse
 
     def _neighbors(self, ids: np.ndarray, degree: np.ndarray) -> np.ndarray:
-        """The neighbours of each position, as positions; a graph's edges lie together and are copied as one piece."""
+        """The neighbours of each position, as positions. A graph's edges are contiguous and are copied at once."""
         first, last = self._edge_of_graph[ids], self._edge_of_graph[ids + 1]
         displacement = [self._edge_disp[a:b] for a, b in zip(first, last, strict=True)]
         return np.concatenate(displacement) + np.repeat(np.arange(len(degree), dtype=np.int32), degree)
 
 
 def target_columns(graphs: GraphSet) -> np.ndarray:
-    """[G, T] the targets as a batch holds them; T is 0 for classification."""
+    """[G, T] the targets for batches; T is 0 for classification."""
     return np.zeros((graphs.n_graphs, 0), np.float32) if graphs.targets is None else graphs.targets.astype(np.float32)
 
 
 def truth_column(graphs: GraphSet) -> np.ndarray:
-    """[N, 1] which nodes decide the class, as a batch holds it; width 0 where that is not known."""
+    """[N, 1] which nodes decide the class, for batches; width 0 if that is not known."""
     truth = graphs.node_truth
     return np.zeros((graphs.n_nodes, 0), np.float32) if truth is None else truth[:, None].astype(np.float32)
 
 
 def descriptor_columns(graphs: GraphSet, inputs: Inputs) -> np.ndarray:
-    """[G, V″] the descriptors as a batch holds them."""
+    """[G, V″] the descriptors for batches."""
     return np.zeros((graphs.n_graphs, 0), np.float32) if inputs.descriptors is None else inputs.descriptors
 
 

@@ -83,7 +83,7 @@ class CoalescedEdges:
     columns: list[NDArray[Any] | None]
     """[E, …] the given edge columns, in the order of the stored edges."""
     dropped: dict[str, int]
-    """How many self-loops and repeats were removed and reverses added; kinds that did not occur are omitted."""
+    """The number of self-loops and repeats removed and of reverses added; zeros are omitted."""
     added: NDArray[np.bool_] | None = None
     """[E] which are added reverses; None if there are none."""
 
@@ -94,7 +94,8 @@ def coalesce(
     """Sort edges into rows, remove self-loops and repeats (the first is kept) and complete one-way edges.
 
     Edge columns [R, …] are reordered too; an added reverse copies the columns of its edge. Without columns, the origin
-    of each edge is not tracked and large sets are sorted faster. With `directed` an added reverse is no change.
+    of each edge is not tracked and large sets are sorted faster. With `directed`, added reverses are not counted in
+    `dropped`.
     """
     _check_ends(n_nodes, source, target, *columns)
     dropped = {}

@@ -1,4 +1,4 @@
-"""Data sets known by name."""
+"""The data sets that are known by name."""
 
 from dataclasses import dataclass, replace
 
@@ -7,7 +7,7 @@ from cgipool.errors import counted
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """What is known of a data set without having it."""
+    """Facts about a data set that are known without the data."""
 
     family: str
     """molecules, proteins, social, synthetic or vision."""
@@ -17,14 +17,14 @@ class CatalogueEntry:
     in_paper: bool = False
     """Whether the paper's tables report it."""
     nodes: float = 30.0
-    """Nodes of a graph on average, where that is known; a guess elsewhere."""
+    """Mean number of nodes per graph; a guess for sets where it is not known."""
     edges: bool = False
     """Whether edges have labels."""
     content: str = ""
-    """The SHA-256 of the parsed content, from `CONTENT`; empty where it is not known."""
+    """The SHA-256 of the parsed content, from `CONTENT`; empty if it is not known."""
 
     def difference(self, graphs: int, classes: int) -> str | None:
-        """What distinguishes a set with these counts from this one, for a message; None if nothing does."""
+        """For a message: how a set with these counts differs from this one; None if it does not."""
         for found, known, things in ((graphs, self.graphs, "graph"), (classes, self.classes, "class")):
             if found != known:
                 return f"it has {counted(found, things)}, not {known:,}"
@@ -69,16 +69,16 @@ _ENTRIES = {
         "proteins", 1113, 2, "secondary structure elements; enzyme or not", in_paper=True, nodes=39.06
     ),
     "motifs": CatalogueEntry(
-        "synthetic", 1000, 4, "random graphs carrying one of four motifs; made here, nothing to download"
+        "synthetic", 1000, 4, "random graphs with one of four motifs; generated, nothing to download"
     ),
     **{
         f"needle-{nodes}": CatalogueEntry(
-            "synthetic", 1000, 2, f"5 of {nodes} nodes decide the class; made here, nothing to download", nodes=nodes
+            "synthetic", 1000, 2, f"5 of {nodes} nodes decide the class; generated, nothing to download", nodes=nodes
         )
         for nodes in (30, 60, 100, 300, 1000)
     },
     "circulant": CatalogueEntry(
-        "synthetic", 1000, 2, "rings that 1-WL cannot tell apart; made here, nothing to download", nodes=22.5
+        "synthetic", 1000, 2, "rings that 1-WL cannot tell apart; generated, nothing to download", nodes=22.5
     ),
     "AIDS": CatalogueEntry("molecules", 2000, 2, "compounds active or inactive against HIV", edges=True),
     "BZR": CatalogueEntry("molecules", 405, 2, "ligands of the benzodiazepine receptor"),
@@ -111,13 +111,13 @@ _ENTRIES = {
 }
 
 CATALOGUE = {name: replace(entry, content=CONTENT.get(name, "")) for name, entry in _ENTRIES.items()}
-"""By name, the paper's seven first. All but those made here (`motifs`, `needle-…`, `circulant`)
-and `solubility` are TU sets (Morris et al., 2020)."""
+"""By name, the paper's seven first. All are TU sets (Morris et al., 2020), except `solubility` and the generated sets
+(`motifs`, `needle-…`, `circulant`)."""
 
 
 def family_of(name: str, labelled: bool = True) -> str:
-    """The family of a data set. One that is not known by name is taken for molecules if its nodes have labels, and for
-    social networks if not."""
+    """The family of a data set. Unknown sets count as molecules if their nodes have labels, otherwise as social
+    networks."""
     if name in CATALOGUE:
         return CATALOGUE[name].family
     return "molecules" if labelled else "social"

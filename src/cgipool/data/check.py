@@ -1,4 +1,4 @@
-"""What must hold of a GraphSet. Each rule raises a one-line UserError that names what is broken."""
+"""Check the arrays of a GraphSet. Each rule raises a one-line UserError that names the problem."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -29,10 +29,10 @@ DTYPES: dict[str, tuple[type, int]] = {
 """Every array of a GraphSet: its type and its number of dimensions."""
 
 STRETCH = 1 << 20
-"""Entries of a pointer that are compared at a time."""
+"""Entries of a pointer to compare at a time."""
 
 TEXTS = ("graph_ids", "node_names", "table")
-"""The texts of a GraphSet. Each is saved as two arrays: NAME, its bytes, and NAME_ptr, where each text begins."""
+"""The texts of a GraphSet. Each is saved as two arrays: NAME, its bytes, and NAME_ptr, the start of each text."""
 
 SAVED = DTYPES | {
     name: form for what in TEXTS for name, form in ((what, (np.uint8, 1)), (f"{what}_ptr", (np.int64, 1)))
@@ -43,13 +43,13 @@ NAMED = ("category", "attributes", "edge_category", "edge_attributes", "targets"
 """The arrays whose columns may have names."""
 
 TASKS = ("classification", "regression", "multilabel")
-"""What can be predicted for a graph."""
+"""The kinds of prediction."""
 
 REQUIRED = ("node_ptr", "edge_ptr", "edge_disp", "y")
 
 
 def check(graphs: "GraphSet") -> None:
-    """Raise for the first rule that does not hold."""
+    """Raise UserError for the first rule that is broken."""
     try:
         outline({name: getattr(graphs, name) for name in DTYPES})
         _classes(graphs.y, graphs.class_names)
@@ -68,20 +68,20 @@ def check(graphs: "GraphSet") -> None:
         _column_names(graphs)
         _targets(graphs)
         if graphs.directed and graphs.edge_weight is None:
-            raise UserError("a directed set needs edge weights, which are 0 where an edge does not exist")
+            raise UserError("a directed set needs edge weights, with 0 for a direction without an edge")
         _edges(graphs)
     except UserError as error:
         raise UserError(f"{excerpt(graphs.name)}: {error}") from None
 
 
 def outline(arrays: Mapping[str, NDArray[Any] | None]) -> None:
-    """Raise unless types, lengths and pointers fit together, so that no pointer leads out of its array."""
+    """Raise UserError unless types, lengths and pointers fit together, so no pointer leads out of its array."""
     _types(arrays)
     node_ptr, edge_ptr, edge_disp, y = (np.asanyarray(arrays[name]) for name in REQUIRED)
     if len(node_ptr) != len(y) + 1:
         raise UserError(f"node_ptr has {len(node_ptr)} entries; {len(y)} graphs (y) need one more")
     if len(edge_ptr) < 1:
-        raise UserError("edge_ptr is empty; it holds one entry more than there are nodes")
+        raise UserError("edge_ptr is empty; it must have one entry more than there are nodes")
     for names, count, thing in (
         (("category", "attributes", "node_truth"), len(edge_ptr) - 1, "node"),
         (("edge_weight", "edge_category", "edge_attributes"), len(edge_disp), "edge"),
@@ -96,28 +96,28 @@ def outline(arrays: Mapping[str, NDArray[Any] | None]) -> None:
 
 
 def graph_ids(graphs: "GraphSet", ids: Iterable[int] | NDArray[Any] | None) -> NDArray[np.int64]:
-    """Graph ids as an array; None: all graphs of the set. A mask is an error, as it would be read as ids 0 and 1."""
+    """Graph ids as an array; None means all graphs. A mask raises UserError, as it would be read as ids 0 and 1."""
     if ids is None:
         return np.arange(graphs.n_graphs)
     chosen = np.asarray(ids if isinstance(ids, np.ndarray) else list(ids))
     if chosen.size and chosen.dtype.kind not in "iu":
-        found = f"not {chosen.dtype}; np.flatnonzero makes them of a mask"
-        raise UserError(f"{graphs.name}: graph ids are whole numbers, {found}")
+        found = f"not {chosen.dtype}; convert a mask with np.flatnonzero"
+        raise UserError(f"{graphs.name}: graph ids must be whole numbers, {found}")
     if chosen.size and not (chosen.min() >= 0 and chosen.max() < graphs.n_graphs):
         raise UserError(f"{graphs.name}: graph ids go from 0 to {graphs.n_graphs - 1}")
     return chosen.astype(np.int64)
 
 
 def column_name(names: Sequence[str], column: int) -> str:
-    """How messages call a column: by its name where the source gives one, else by its number from 0."""
+    """A column for messages: its name in the source if it has one, else its number from 0."""
     return f"column {excerpt(names[column])!r}" if column < len(names) else f"column {column}"
 
 
 def finite(
     name: str, values: NDArray[Any] | None, columns: Sequence[str] = (), place: Callable[[int], str] = str
 ) -> None:
-    """Raise where a float column holds NaN or infinity: how many, in which column, and the first row, as `place` names
-    it."""
+    """Raise UserError for NaN or infinity in a float column: how many, in which column, and the first row, described by
+    `place`."""
     if values is None or (good := np.isfinite(values)).all():
         return
     if values.ndim == 1:
@@ -147,7 +147,7 @@ def place_of(graphs: "GraphSet", column: str, row: int) -> str:
 
 
 def not_finite(count: int) -> str:
-    """So many values that no column may hold."""
+    """ "3 values that are NaN or infinite", for messages."""
     return f"{counted(count, 'value')} that {are(count)} NaN or infinite"
 
 
@@ -171,7 +171,7 @@ def _pointer(name: str, ptr: NDArray[np.int64], end: int) -> None:
 
 
 def _classes(y: NDArray[np.int64], names: tuple[str, ...]) -> None:
-    """Every graph is of a class that has a name, or none has and every graph is of the class −1."""
+    """Every class has a name, or there are no names and every graph has the class −1."""
     if names or (y != -1).any():
         _labels("y", y, names)
 
@@ -205,7 +205,7 @@ def _column_names(graphs: "GraphSet") -> None:
 
 
 def _targets(graphs: "GraphSet") -> None:
-    """Targets fit the task; a column has at least one value, none is infinite, and multi-label values are 0 or 1."""
+    """Targets fit the task: none is infinite, and multi-label values are 0 or 1."""
     if graphs.task not in TASKS:
         raise unknown("task", graphs.task, TASKS)
     if (graphs.targets is None) != (graphs.task == "classification"):
@@ -227,7 +227,7 @@ def _targets(graphs: "GraphSet") -> None:
 
 
 def _edges(graphs: "GraphSet") -> None:
-    """Rows sorted, without loops and repeats, inside their graph, and symmetric."""
+    """Rows are sorted, without self-loops and repeats; edges stay in their graph and are symmetric."""
     ptr, disp = graphs.edge_ptr, graphs.edge_disp
     if not disp.all():
         raise UserError(f"edge {int(np.argmin(disp != 0))} is a self-loop")

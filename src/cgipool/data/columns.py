@@ -1,4 +1,4 @@
-"""Category and float columns of nodes, edges or graphs, and what is fitted to them.
+"""Category and float columns of nodes, edges or graphs, and the vocabularies and statistics fitted on them.
 
 Shapes: R rows (nodes, edges or graphs of a set), K category columns, D float columns.
 """
@@ -17,7 +17,7 @@ from cgipool.data.names import Names
 from cgipool.errors import UserError, counted, excerpt, unknown
 
 STRETCH = 1 << 22
-"""Rows that are read at a time."""
+"""Rows to read at a time."""
 
 FEATURIZERS = ("auto", "labels", "atoms-and-bonds")
 
@@ -25,11 +25,11 @@ LABELS = (
     ("element", "degree", "charge", "hydrogens", "aromatic", "ring", "hybridisation", "chirality"),
     ("type", "stereo"),
 )
-"""The columns of atoms and bonds that `featurizer=labels` reads: all that earlier versions stored."""
+"""The columns of atoms and bonds that `featurizer=labels` reads: those that earlier versions stored."""
 
 
 class Rows:
-    """[R, …] values that are computed for the rows that are asked for, so that a set on disk is never held."""
+    """[R, …] values that are computed when rows are read, so a memory-mapped set is never in memory as a whole."""
 
     def __init__(self, count: int, rows: Callable[[NDArray[np.int64]], NDArray[Any]]) -> None:
         self._count, self._rows = count, rows
@@ -53,7 +53,7 @@ class Codes(NamedTuple):
 
 
 def label_codes(category: NDArray[np.int32] | None, names: tuple[Names, ...], columns: Sequence[int] = ()) -> Codes:
-    """The codes of label columns, of all or of those with these numbers; without columns, K is 0."""
+    """The codes of label columns: of those with the numbers `columns`, or of all. K is 0 if there are none."""
     if category is None:
         return Codes((), lambda rows: np.empty((len(rows), 0), np.int32))
     values = np.asarray(category)
@@ -64,7 +64,7 @@ def label_codes(category: NDArray[np.int32] | None, names: tuple[Names, ...], co
 
 
 def numbers_of(graphs: GraphSet, what: str, reads: Names) -> list[int]:
-    """The numbers of the label columns with these names, for a set whose columns have names."""
+    """The numbers of the label columns with these names."""
     known = graphs.column_names.get(what, ())
     if missing := [name for name in reads if name not in known]:
         kind = "edge label" if what == "edge_category" else "node label"
@@ -73,7 +73,7 @@ def numbers_of(graphs: GraphSet, what: str, reads: Names) -> list[int]:
 
 
 def is_molecules(graphs: GraphSet) -> bool:
-    """Whether these graphs have at least the columns that every version of the featuriser makes."""
+    """Whether these graphs have the columns that every version of the featurizer writes."""
     known = (("category", LABELS[0]), ("edge_category", LABELS[1]))
     named = graphs.column_names
     if all(what in named for what, _ in known):
@@ -82,9 +82,10 @@ def is_molecules(graphs: GraphSet) -> bool:
 
 
 def columns_read(graphs: GraphSet, featurizer: str) -> tuple[Names, Names]:
-    """The node and edge label columns that a model reads, by name; empty where it reads all.
+    """The names of the node and edge label columns that a model reads; empty if it reads all.
 
-    Only sets of molecules have more columns than `labels` reads; "auto" reads these, except in a set of the catalogue.
+    Only sets of molecules have more columns than `labels` reads. "auto" reads all of them, except in sets of the
+    catalogue.
     """
     if featurizer not in FEATURIZERS:
         raise unknown("featurizer", featurizer, FEATURIZERS)
@@ -99,7 +100,7 @@ def columns_read(graphs: GraphSet, featurizer: str) -> tuple[Names, Names]:
 
 
 def side_by_side(*parts: Codes) -> Codes:
-    """The columns of several, one after another."""
+    """Concatenate the columns of several `Codes`."""
     if len(parts) == 1:
         return parts[0]
     names = tuple(column for part in parts for column in part.names)
@@ -107,7 +108,7 @@ def side_by_side(*parts: Codes) -> Codes:
 
 
 class SideBySide:
-    """Float columns of several arrays, one after another, joined for the rows that are asked for."""
+    """Float columns of several arrays, concatenated when rows are read."""
 
     def __init__(self, parts: Sequence[NDArray[Any]]) -> None:
         self._parts = parts
@@ -121,7 +122,7 @@ class SideBySide:
 
 
 def degree_codes(graphs: GraphSet) -> Codes:
-    """The degrees of nodes as one column; the degrees that occur are the names."""
+    """The degrees of nodes as one column. Its names are the degrees that occur."""
     ptr, present = np.asarray(graphs.edge_ptr), np.empty(0, np.int64)
     for start in range(0, len(ptr) - 1, STRETCH):
         degree = np.diff(ptr[start : start + STRETCH + 1])
@@ -132,7 +133,7 @@ def degree_codes(graphs: GraphSet) -> Codes:
 
 
 def node_codes(graphs: GraphSet, source: str, reads: Names) -> Codes:
-    """The category columns of the nodes, without colours."""
+    """The category columns of the nodes, without Weisfeiler–Lehman colours."""
     if source == "degree":
         return degree_codes(graphs)
     if graphs.category is None:
@@ -142,7 +143,7 @@ def node_codes(graphs: GraphSet, source: str, reads: Names) -> Codes:
 
 
 class Columns:
-    """Fitted columns: which values have a column of the joint one-hot input, and how floats are standardised."""
+    """Fitted columns: the values with a column of the joint one-hot input, and the standardisation of floats."""
 
     vocabulary: str
     values: tuple[Names, ...]
@@ -151,7 +152,7 @@ class Columns:
     scale: tuple[float, ...] | None
 
     def _has_other(self, j: int) -> bool:
-        """Whether category column j has a column for "other"."""
+        """Whether category column j has a one-hot column for "other"."""
         return self.vocabulary == "train"
 
     def _widths(self) -> list[int]:
@@ -164,23 +165,23 @@ class Columns:
 
     @property
     def others(self) -> tuple[int, ...]:
-        """The columns that stand for "other"; no training row is in one."""
+        """The "other" columns. No training row uses them."""
         ends = np.cumsum(self._widths()) - 1
         return tuple(end for j, end in enumerate(ends.tolist()) if self._has_other(j))
 
     @property
     def n_floats(self) -> int:
-        """D, the float columns."""
+        """D, the number of float columns."""
         return 0 if self.mean is None else len(self.mean)
 
     def places(self, j: int, names: Names) -> NDArray[np.int32]:
-        """[len(names)] for each value of category column j, its place among the columns of j; "other" is the last."""
+        """[len(names)] for each value of category column j, its position among the columns of j; "other" is last."""
         other = len(self.values[j])
         place = {name: c if self.seen[j][c] else other for c, name in enumerate(self.values[j])}
         return np.array([place.get(name, other) for name in names], dtype=np.int32)
 
     def unknown(self, codes: Codes) -> list[NDArray[np.bool_]]:
-        """By category column and code, whether the value has no column of its own."""
+        """For each code of each category column, whether its value has no column of its own."""
         return [self.places(j, names) == len(self.values[j]) for j, names in enumerate(codes.names)]
 
     def categories(self, codes: Codes, count: int) -> Rows:
@@ -190,13 +191,13 @@ class Columns:
         return Rows(count, lambda rows: _looked_up(tables, codes.of(rows)))
 
     def standardised(self, values: NDArray[Any] | SideBySide) -> Rows:
-        """[R, D] the float columns by mean and scale of the training rows."""
+        """[R, D] the float columns, standardised by the mean and scale of the training rows."""
         mean, scale = np.array(self.mean), np.array(self.scale)
         return Rows(len(values), lambda rows: ((values[rows] - mean) / scale).astype(np.float32))
 
 
 def _looked_up(tables: Sequence[NDArray[np.int32]], codes: NDArray[np.int32]) -> NDArray[np.int32]:
-    """[n, K] the codes of each column in its table."""
+    """[n, K] the entries of each column's table at its codes."""
     found = np.empty(codes.shape, dtype=np.int32)
     for j, table in enumerate(tables):
         found[:, j] = table[codes[:, j]]
@@ -204,7 +205,7 @@ def _looked_up(tables: Sequence[NDArray[np.int32]], codes: NDArray[np.int32]) ->
 
 
 def known(codes: Codes, stretches: Iterable[NDArray[np.int64]], vocabulary: str) -> tuple[tuple[bool, ...], ...]:
-    """Per category column and value, whether it occurs in these rows; with vocabulary "all", everything counts."""
+    """For each value of each category column, whether it occurs in these rows; always True with vocabulary "all"."""
     found = [np.full(len(names), vocabulary == "all") for names in codes.names]
     for rows in stretches:
         for seen, column in zip(found, codes.of(rows).T, strict=True):
@@ -230,12 +231,12 @@ def moments(
 
 
 def node_stretches(graphs: GraphSet, ids: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """The nodes of the graphs `ids`, some at a time."""
+    """Yield the nodes of the graphs `ids`, some at a time."""
     return _stretches(graphs.node_ptr[ids], graphs.sizes[ids])
 
 
 def edge_stretches(graphs: GraphSet, ids: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """The stored edges of the graphs `ids`, some at a time."""
+    """Yield the stored edges of the graphs `ids`, some at a time."""
     first = graphs.edge_ptr[graphs.node_ptr[ids]]
     return _stretches(first, graphs.edge_ptr[graphs.node_ptr[ids + 1]] - first)
 
@@ -248,20 +249,19 @@ def _stretches(first: NDArray[np.int64], counts: NDArray[np.int64]) -> Iterator[
 
 
 def source_names(graphs: GraphSet, prefix: str = "") -> tuple[Names, Names]:
-    """What the source calls the label and the attribute columns of the nodes, or with a prefix of the edges."""
+    """The source's names of the label columns and attribute columns of nodes or, with the prefix "edge_", of edges."""
     return tuple(graphs.column_names.get(f"{prefix}{what}", ()) for what in ("category", "attributes"))  # type: ignore[return-value]
 
 
 def check_source_names(graphs: GraphSet, thing: str, found: Names, fitted: Names) -> None:
-    """Raise UserError where columns have other names than those that were fitted. Sources without names pass."""
+    """Raise UserError if columns have other names than at fitting. Sources without names pass."""
     if len(found) != len(fitted) or found == fitted:
         return
     j = next(j for j, pair in enumerate(zip(found, fitted, strict=True)) if pair[0] != pair[1])
-    names = f"is {excerpt(found[j])!r}, where {excerpt(fitted[j])!r} was fitted"
+    names = f"is {excerpt(found[j])!r}; the encoder was fitted on {excerpt(fitted[j])!r}"
     raise UserError(f"{graphs.name}: {thing} column {j} {names}")
 
 
 def other_width(graphs: GraphSet, width: int, thing: str, fitted: int) -> UserError:
-    """The error for a set with another number of columns than was fitted."""
-    were = "was" if fitted == 1 else "were"
-    return UserError(f"{graphs.name}: {counted(width, thing)} where {fitted} {were} fitted")
+    """The error for a set with another number of columns than at fitting."""
+    return UserError(f"{graphs.name} has {counted(width, thing)}; the encoder was fitted on {fitted}")

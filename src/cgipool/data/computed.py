@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cgipool.caches import cache_folder
+from cgipool.data.caches import cache_folder
 from cgipool.data.digests import of_array
 from cgipool.errors import UserError
 from cgipool.files import (

@@ -1,13 +1,14 @@
-"""networkx graphs to a GraphSet and back.
+"""Convert networkx graphs to a GraphSet and back.
 
-Keys: `graph.graph["y"]` the class (a whole number or a string), a number, or a list of numbers.
-Of nodes `category` (one name or a list), `attributes` (one float or a list) and
-`truth`; of edges `weight`, `category`, `attributes`. Names are whole numbers or strings and come back as strings. Nodes
-are numbered in the order of `graph.nodes`; their names are kept unless they are the numbers 0, 1, 2 and so on. An
-undirected graph gives each edge both directions; in a directed one a missing reverse is completed and counted, in a
-multigraph repeats are taken out and counted. Other keys are not read; a warning names them.
-Numbers are read as targets or classes by their values; `task` overrides this. `label` names other keys than `y`.
-With no class names, `class_names=()`, no `y` is read: the classes are not known.
+Keys: `graph.graph["y"]` is the class (a whole number or a string), a number, or a list of numbers. Nodes may have
+`category` (a name or a list), `attributes` (a float or a list) and `truth`; edges may have `weight`, `category` and
+`attributes`. Names are whole numbers or strings; `to_networkx` returns strings. Nodes are numbered in the order of
+`graph.nodes`; their names are kept unless they are 0, 1, 2, … In an undirected graph every edge is stored in both
+directions. In a directed graph missing reverse edges are added and counted, in a multigraph repeated edges are removed
+and counted. Other keys are ignored with a warning.
+
+Whether numbers are classes or targets depends on their values; `task` overrides this. `label` names other keys than
+`y`. With `class_names=()`, `y` is not read.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from cgipool.data.check import TASKS
 from cgipool.data.join import Coded, GraphParts
 from cgipool.data.names import Names, Texts, encode, encode_columns, look_up, printable
-from cgipool.data.targets import AUTO, labelled
+from cgipool.data.targets import AUTO, in_graphs, labelled
 from cgipool.errors import UnusedDataWarning, UserError, excerpt, warn_user
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ def from_networkx(
     task: str = AUTO,
     directed: bool = False,
 ) -> "GraphSet":
-    """The set of these graphs; names given fix the codes, otherwise the names that occur are sorted. `directed` keeps
-    one-way edges as such."""
+    """Build a set from these graphs. If names are given, they fix the codes; otherwise the names are sorted. `directed`
+    keeps the direction of edges."""
     parts = GraphParts([_read(i, graph) for i, graph in enumerate(graphs)])
     keys = (label,) if isinstance(label, str) else tuple(label)
     _warn_of_unread(graphs)
@@ -53,7 +54,7 @@ def from_networkx(
 
 
 def to_networkx(graphs: "GraphSet") -> list["networkx.Graph"]:
-    """One graph each: undirected, or directed where an edge column differs between the two directions."""
+    """One networkx graph per graph: undirected, or directed if an edge column differs between the two directions."""
     import networkx
 
     nodes = _records(
@@ -87,20 +88,20 @@ def to_networkx(graphs: "GraphSet") -> list["networkx.Graph"]:
 
 
 def _node_names(graphs: Sequence["networkx.Graph"]) -> Texts | None:
-    """The names of all nodes; None where the nodes of every graph are the numbers 0, 1, 2, … in order."""
+    """The names of all nodes; None if the nodes of every graph are 0, 1, 2, … in order."""
     if all(list(graph.nodes) == list(range(len(graph))) for graph in graphs):
         return None
     return Texts.of(printable(str(node)) for graph in graphs for node in graph.nodes)
 
 
 def _node_keys(graphs: "GraphSet", start: int, stop: int) -> Sequence[int | str]:
-    """What the nodes of a graph are called: their names, if they have some that differ, else their numbers."""
+    """The nodes of a graph: their names if these are distinct, else their numbers."""
     names = [] if graphs.node_names is None else graphs.node_names[start:stop]
     return names if len(set(names)) == stop - start else range(stop - start)
 
 
 def _records(**columns: NDArray[Any] | None) -> Callable[[int], dict[str, Any]]:
-    """A function from a row number to the columns there are, as plain values by key."""
+    """A function from a row number to a dictionary of the columns that are not None, as plain values."""
     lists = {key: values.tolist() for key, values in columns.items() if values is not None}
     return lambda row: {key: values[row] for key, values in lists.items()}
 
@@ -122,41 +123,54 @@ def _codes(values: NDArray[Any] | None, names: tuple[Names, ...] | None, what: s
 def _labelled(
     made: "GraphSet", graphs: Sequence["networkx.Graph"], keys: tuple[str, ...], names: Names | None, task: str
 ) -> "GraphSet":
-    """The set with the labels that these keys of the graphs hold."""
+    """The set with the labels under these keys of the graphs."""
+    if twice := [key for key in keys if keys.count(key) > 1]:
+        raise UserError(f"label names the key {twice[0]!r} {keys.count(twice[0])} times")
     values = [[graph.graph.get(key) for key in keys] for graph in graphs]
     if len(keys) == 1 and task in (AUTO, TASKS[0]) and all(_is_class(value) for (value,) in values):
         y = np.array([str(value) for (value,) in values], dtype=np.str_)
         codes, classes = encode(y) if names is None else (look_up(y, names, "class"), names)
         return made.relabelled(codes, classes)
-    found = labelled(made, [_row(i, keys, row) for i, row in enumerate(values)], names, task)
-    if found.targets is None or len(keys) != found.targets.shape[1] or keys == ("y",):
-        return found
-    return replace(found, column_names=found.column_names | {"targets": keys}, checked=False)
+    if len(keys) == 1 and task in (AUTO, TASKS[0]) and values and isinstance(values[0][0], str):
+        bad = [i for i, (value,) in enumerate(values) if not _is_class(value)]
+        value = values[bad[0]][0]
+        found = "" if value is None else f": {excerpt(repr(value), 60)}"
+        what = "is missing" if value is None else "is not a class"
+        raise UserError(f"{made.name}: graph.graph[{keys[0]!r}] {what} {in_graphs(bad)}{found}")
+    return labelled(made, _target_rows(keys, values), names, task, () if keys == ("y",) else keys)
 
 
 def _is_class(value: Any) -> bool:
     return isinstance(value, int | str | np.integer) and not isinstance(value, bool)
 
 
-def _row(i: int, keys: tuple[str, ...], values: Sequence[Any]) -> NDArray[np.float64] | None:
-    """The targets of a graph; None if it has none."""
-    row: list[NDArray[np.float64]] = []
-    for key, value in zip(keys, values, strict=True):
-        if value is None and len(keys) == 1:
-            return None
-        try:
-            numbers = np.asarray(np.nan if value is None else value, dtype=np.float64)
-        except (TypeError, ValueError):
-            numbers = np.empty((0, 0))
-        if isinstance(value, bool | str) or numbers.ndim > 1 or (numbers.ndim and len(keys) > 1):
-            wanted = "a class (a whole number or a string), a number or a list of numbers"
-            raise UserError(f"graph {i}: graph.graph[{key!r}] must be {wanted}, not {excerpt(repr(value), 60)}")
-        row.append(numbers.reshape(-1))
-    return np.concatenate(row)
+def _target_rows(keys: tuple[str, ...], values: Sequence[Sequence[Any]]) -> list[NDArray[np.float64] | None]:
+    """The targets of each graph; None for a graph without any."""
+    for j, key in enumerate(keys):
+        if bad := [i for i, row in enumerate(values) if _numbers(row[j], len(keys)) is None]:
+            need = "a class (a whole number or a string), a number or a list of numbers"
+            where = f"{in_graphs(bad)}: {excerpt(repr(values[bad[0]][j]), 60)}"
+            raise UserError(f"graph.graph[{key!r}] must be {need}; it is not {where}")
+    rows: list[NDArray[np.float64] | None] = []
+    for row in values:
+        numbers = [part for value in row if (part := _numbers(value, len(keys))) is not None]
+        rows.append(None if len(keys) == 1 and row[0] is None else np.concatenate(numbers))
+    return rows
+
+
+def _numbers(value: Any, keys: int) -> NDArray[np.float64] | None:
+    """The numbers under one of `keys` keys, NaN for a missing value; None for anything that is not numbers."""
+    if isinstance(value, bool | str):
+        return None
+    try:
+        numbers = np.asarray(np.nan if value is None else value, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+    return None if numbers.ndim > 1 or (numbers.ndim and keys > 1) else numbers.reshape(-1)
 
 
 def _read(i: int, graph: "networkx.Graph") -> dict[str, Any]:
-    """The columns of one graph as arrays, by the names that a GraphSet has for them."""
+    """The columns of one graph as arrays, by the field names of a GraphSet."""
     number = {node: p for p, node in enumerate(graph.nodes)}
     edges = [(number[u], number[v], values) for u, v, values in graph.edges(data=True)]
     if not graph.is_directed():
@@ -181,7 +195,7 @@ READ = {"nodes": {"category", "attributes", "truth"}, "edges": {"category", "att
 
 
 def _warn_of_unread(graphs: Sequence["networkx.Graph"]) -> None:
-    """A warning about the keys of nodes and one about the keys of edges that are not read."""
+    """Warn about keys of nodes and keys of edges that are not read."""
     for part, read in READ.items():
         keys = {key for graph in graphs for *_, values in getattr(graph, part)(data=True) for key in values}
         if unread := keys - read:
@@ -193,7 +207,7 @@ def _warn_of_unread(graphs: Sequence["networkx.Graph"]) -> None:
 
 
 def _column(i: int, key: str, records: Sequence[dict[str, Any]], dtype: type) -> NDArray[Any] | None:
-    """One key of all nodes or edges as [rows, width]; None where none has it."""
+    """One key of all nodes or edges as [rows, width]; None if no node or edge has it."""
     values = [record[key] for record in records if key in record]
     if not values:
         return None
@@ -204,5 +218,5 @@ def _column(i: int, key: str, records: Sequence[dict[str, Any]], dtype: type) ->
     try:
         return np.array(values, dtype=dtype).reshape(len(values), -1)
     except (TypeError, ValueError):
-        wanted = np.dtype(dtype).name
-        raise UserError(f"graph {i}: {key!r} is not the same number of {wanted} values everywhere") from None
+        kind = np.dtype(dtype).name
+        raise UserError(f"graph {i}: {key!r} must be the same number of {kind} values everywhere") from None

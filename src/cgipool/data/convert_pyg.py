@@ -1,15 +1,15 @@
-"""PyG `Data` objects to a GraphSet and back.
+"""Convert PyG `Data` objects to a GraphSet and back.
 
-Keys written, and read first: `category` and `edge_category` (codes, whole numbers), `attributes` and `edge_attr`
-(floats), `edge_weight`, `node_truth`, `num_nodes`, and
-`y` (one class code, or targets of shape [1, T] in single precision). Also written is `x`, the input of a PyG model:
-the one-hot codes of each label column, then the attributes; in a set with neither, the one-hot `degree`, a key of its
-own. For data sets made elsewhere `x` and `edge_attr` are read by type: whole numbers are labels, floats are attributes.
-An `x` that only repeats the other keys is not read again. `Data` has no place for names; give
-`class_names`, `category_names` and `edge_category_names` to keep them, otherwise the values that occur are the names.
-Other keys are not read; a warning names them.
-`y` is read as a class if it is one whole number of an integer type, else by its values; `task` overrides this.
-With no class names, `class_names=()`, no `y` is read: the classes are not known.
+`to_pyg` writes the keys `category` and `edge_category` (codes, whole numbers), `attributes` and `edge_attr` (floats),
+`edge_weight`, `node_truth`, `num_nodes`, and `y` (a class code, or targets of shape [1, T] in single precision). It
+also writes `x`, the input of a PyG model: the one-hot codes of each label column, then the attributes. Without labels
+and attributes, `x` is the one-hot degree, and the key `degree` is written too.
+
+`from_pyg` reads the same keys. In data from elsewhere, `x` and `edge_attr` are read by type: whole numbers are labels,
+floats are attributes. An `x` that only repeats the other keys is ignored. `Data` cannot store names: `class_names`,
+`category_names` and `edge_category_names` give them; without, the values are the names. `y` is a class if it is one
+number of an integer type; for floats the values decide. `task` overrides this. With `class_names=()`, `y` is not read.
+Other keys are ignored with a warning.
 """
 
 import operator
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from cgipool.data.join import Coded, GraphParts
 from cgipool.data.names import Names, encode_columns
-from cgipool.data.targets import AUTO, labelled
+from cgipool.data.targets import AUTO, in_graphs, labelled
 from cgipool.errors import UnusedDataWarning, UserError, excerpt, warn_user
 
 if TYPE_CHECKING:
@@ -40,15 +40,16 @@ def from_pyg(
     task: str = AUTO,
     directed: bool = False,
 ) -> "GraphSet":
-    """The set of these graphs; with names given, labels are codes into them. `directed` keeps one-way edges as such."""
+    """Build a set from these graphs. If names are given, labels are indices into them. `directed` keeps the direction
+    of edges."""
     if hasattr(graphs, "edge_index"):
-        raise UserError("from_pyg takes a list of Data: [data] of a single one, batch.to_data_list() of a Batch")
-    held = [_held(i, data) for i, data in enumerate(graphs)]
-    if all(map(_x_repeats, held)):
-        for columns in held:
+        raise UserError("from_pyg takes a list of Data: [data] for a single graph, batch.to_data_list() for a Batch")
+    arrays = [_arrays(i, data) for i, data in enumerate(graphs)]
+    if all(map(_x_repeats, arrays)):
+        for columns in arrays:
             columns.pop("x", None)
-    read = zip(graphs, held, strict=True)
-    parts = GraphParts([_read(i, data, columns) for i, (data, columns) in enumerate(read)])
+    pairs = zip(graphs, arrays, strict=True)
+    parts = GraphParts([_read(i, data, columns) for i, (data, columns) in enumerate(pairs)])
     _warn_of_unread(graphs)
     category = _codes(parts.of_nodes("category", np.int64), category_names)
     edge_category = _codes(parts.of_edges("edge_category", np.int64), edge_category_names)
@@ -58,16 +59,21 @@ def from_pyg(
 
 def y_rows(graphs: Sequence["Data"]) -> list[NDArray[Any]]:
     """The labels of each graph [T]: y must be one number, or a row [1, T]."""
-    rows = []
-    for i, data in enumerate(graphs):
-        if (y := data.get("y")) is None:
-            raise UserError(f"graph {i} has no y")
-        values = _array(i, "y", y)
-        if len(values) != 1:
-            shape = f"{values.dtype} of {values.size} entries"
-            raise UserError(f"graph {i}: y must be one number, or targets of shape [1, T]; it is {shape}")
-        rows.append(values[0])
-    return rows
+    if missing := [i for i, data in enumerate(graphs) if data.get("y") is None]:
+        raise UserError(f"y is missing {in_graphs(missing)}")
+    values = [_tensor(data["y"]) for data in graphs]
+    if bad := [i for i, row in enumerate(values) if row.dtype.kind not in "biuf" or row.ndim > 2 or _rows(row) != 1]:
+        first = values[bad[0]]
+        found = (
+            excerpt(str(graphs[bad[0]]["y"]), 60) if first.dtype.kind not in "biuf" else f"shape {list(first.shape)}"
+        )
+        raise UserError(f"y must be one number, or targets of shape [1, T]; it is not {in_graphs(bad)}: {found}")
+    return [row.reshape(-1) for row in values]
+
+
+def _rows(values: NDArray[Any]) -> int:
+    """The length of an array; one number counts as a row."""
+    return len(values) if values.ndim else 1
 
 
 def to_pyg(graphs: "GraphSet") -> list["Data"]:
@@ -112,7 +118,7 @@ def to_pyg(graphs: "GraphSet") -> list["Data"]:
 
 
 def _int64(codes: NDArray[Any] | None) -> NDArray[np.int64] | None:
-    """Codes of the type that torch takes for indices."""
+    """Codes as int64, torch's type for indices."""
     return None if codes is None else codes.astype(np.int64)
 
 
@@ -129,7 +135,7 @@ TYPED = {
     "edge_category": ("edge_category", "edge_attributes"),
     "edge_attr": ("edge_category", "edge_attributes"),
 }
-"""Keys read by type → where whole numbers under them go, and where floats go."""
+"""Keys that are read by type → the field for whole numbers, and the field for floats."""
 
 PLAIN = ("edge_index", "edge_weight", "node_truth")
 
@@ -139,7 +145,7 @@ IGNORED = ("y", "num_nodes", "batch", "ptr", "degree")
 
 
 def _warn_of_unread(graphs: Sequence["Data"]) -> None:
-    """A warning about the keys that are not read."""
+    """Warn about keys that are not read."""
     unread = {str(key) for data in graphs for key in data.keys()} - {*TYPED, *PLAIN, *IGNORED}  # noqa: SIM118
     if unread:
         names = excerpt(", ".join(sorted(map(repr, unread))))
@@ -148,19 +154,19 @@ def _warn_of_unread(graphs: Sequence["Data"]) -> None:
         )
 
 
-def _held(i: int, data: "Data") -> dict[str, NDArray[Any]]:
+def _arrays(i: int, data: "Data") -> dict[str, NDArray[Any]]:
     """The columns of one graph as arrays, by PyG's keys."""
-    held = {key: _array(i, key, data[key]) for key in (*TYPED, *PLAIN) if data.get(key) is not None}
-    if "x" in held and data.get("degree") is not None:
-        held["degree"] = _array(i, "degree", data["degree"])
-    return held
+    arrays = {key: _array(i, key, data[key]) for key in (*TYPED, *PLAIN) if data.get(key) is not None}
+    if "x" in arrays and data.get("degree") is not None:
+        arrays["degree"] = _array(i, "degree", data["degree"])
+    return arrays
 
 
-def _x_repeats(held: dict[str, NDArray[Any]]) -> bool:
-    """Whether x is what `to_pyg` makes of the other columns."""
-    x, codes, floats = (held.get(key) for key in ("x", "category", "attributes"))
+def _x_repeats(arrays: dict[str, NDArray[Any]]) -> bool:
+    """Whether x is what `to_pyg` computes from the other columns."""
+    x, codes, floats = (arrays.get(key) for key in ("x", "category", "attributes"))
     if codes is None and floats is None:
-        codes = held.get("degree")
+        codes = arrays.get("degree")
     if x is None or x.dtype.kind != "f" or (codes is None and floats is None):
         return False
     codes = np.empty((len(x), 0), np.int64) if codes is None else codes
@@ -174,18 +180,18 @@ def _x_repeats(held: dict[str, NDArray[Any]]) -> bool:
     return ones and bool((offset == offset[:1]).all()) and np.array_equal(x[:, hot:], floats)
 
 
-def _read(i: int, data: "Data", held: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    """The columns of one graph, by the names that a GraphSet has for them."""
+def _read(i: int, data: "Data", arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """The columns of one graph, by the field names of a GraphSet."""
     part: dict[str, Any] = dict.fromkeys(("category", "attributes", "edge_category", "edge_attributes"))
-    part |= {"edge_weight": held.get("edge_weight"), "node_truth": held.get("node_truth")}
+    part |= {"edge_weight": arrays.get("edge_weight"), "node_truth": arrays.get("node_truth")}
     for key, (whole, real) in TYPED.items():
-        if key in held and held[key].shape[1]:
-            place = real if held[key].dtype.kind == "f" else whole
+        if key in arrays and arrays[key].shape[1]:
+            place = real if arrays[key].dtype.kind == "f" else whole
             if part[place] is not None:
                 raise UserError(f"graph {i}: {key!r} and another key both hold {place}")
-            part[place] = held[key]
-    part["size"] = _size(i, data, held)
-    part["source"], part["target"] = _ends(i, held.get("edge_index"), part["size"])
+            part[place] = arrays[key]
+    part["size"] = _size(i, data, arrays)
+    part["source"], part["target"] = _ends(i, arrays.get("edge_index"), part["size"])
     return part
 
 
@@ -199,31 +205,36 @@ def _ends(i: int, ends: NDArray[Any] | None, size: int) -> NDArray[Any]:
     return ends
 
 
-def _array(i: int, key: str, value: Any) -> NDArray[Any]:
-    """A tensor as an array of two dimensions."""
+def _tensor(value: Any) -> NDArray[Any]:
+    """A tensor as an array; an array of objects if that is impossible."""
     try:
-        values = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
-    except (TypeError, ValueError, RuntimeError):  # the last by sparse tensors
-        values = np.empty(0, dtype=object)
+        return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    except (TypeError, ValueError, RuntimeError):  # sparse tensors raise RuntimeError
+        return np.empty(0, dtype=object)
+
+
+def _array(i: int, key: str, value: Any) -> NDArray[Any]:
+    """A tensor of numbers as an array of two dimensions."""
+    values = _tensor(value)
     if values.dtype.kind not in "biuf" or values.ndim > 2:
         raise UserError(f"graph {i}: {key} is not an array of numbers with one or two dimensions")
     return values if values.ndim == 2 else values.reshape(-1, 1)
 
 
-def _size(i: int, data: "Data", held: dict[str, NDArray[Any]]) -> int:
-    """The number of nodes as given, never guessed from the edges: isolated last nodes would be lost."""
+def _size(i: int, data: "Data", arrays: dict[str, NDArray[Any]]) -> int:
+    """The number of nodes. It is not guessed from the edges, which would lose isolated last nodes."""
     if "num_nodes" in data:
         return _whole(i, data["num_nodes"])
     for key in ("x", "category", "attributes", "degree", "node_truth"):
-        if key in held:
-            return len(held[key])
+        if key in arrays:
+            return len(arrays[key])
     raise UserError(f"graph {i}: neither num_nodes nor a node column says how many nodes it has")
 
 
 def _whole(i: int, nodes: Any) -> int:
     try:
         count = operator.index(nodes)
-    except (TypeError, ValueError, RuntimeError):  # the last two by tensors that are sparse or of several numbers
+    except (TypeError, ValueError, RuntimeError):  # sparse tensors, or several numbers
         count = -1
     if not 0 <= count < 2**62:
         raise UserError(f"graph {i}: num_nodes must be a whole number from 0")

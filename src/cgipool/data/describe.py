@@ -14,7 +14,7 @@ from cgipool.data.structure import ROUND, Words, refined, segment_sums
 from cgipool.errors import UnusedDataWarning, counted, warn_user
 
 STRETCH = 1 << 20
-"""Nodes that are processed at a time."""
+"""Nodes to process at a time."""
 
 UNUSED = "edge labels and attributes are read by the convolutions gine and transformer"
 ASKED = "without node attributes (attributes=false) nodes are known by degree"
@@ -78,7 +78,7 @@ def _targets(graphs: GraphSet) -> list[dict[str, Any]]:
 
 
 def _edges(graphs: GraphSet) -> int:
-    """How many edges there are: of an undirected set, half of those that are stored."""
+    """The number of edges: half of the stored ones for an undirected set."""
     if graphs.directed and graphs.edge_weight is not None:
         return int(np.count_nonzero(graphs.edge_weight))
     return graphs.n_edges // 2
@@ -99,8 +99,12 @@ def _notes(graphs: GraphSet, has_edge_columns: bool) -> Iterator[str]:
 
 
 def duplicates(graphs: GraphSet) -> dict[str, int | float | None]:
-    """Graphs up to what 1-WL can tell: distinct kinds, graphs with a twin, kinds whose graphs differ in class, and the
-    largest share of all graphs that can be classified rightly by kind alone; the last two where classes are known."""
+    """Count graphs that 1-WL cannot distinguish. A kind is a set of such graphs.
+
+    `distinct` is the number of kinds, `with_twin` the number of graphs that are not alone in their kind. If classes are
+    known, `conflicting` is the number of kinds with several classes, and `ceiling` the largest accuracy of a classifier
+    that sees only the kind.
+    """
     kind = wl_classes(graphs)
     members = np.bincount(kind)
     found: dict[str, int | float | None] = {
@@ -122,16 +126,16 @@ def duplicates(graphs: GraphSet) -> dict[str, int | float | None]:
 
 
 ONE_WAY = "one-way edges completed"
-"""How a set names, in `dropped`, edges that its source lists in one direction only."""
+"""The key in `dropped` of edges that the source lists in one direction only."""
 
 DISCARDED = "direction is discarded"
 
 
 def warn_of_unused(graphs: GraphSet, unread: Mapping[str, str]) -> None:
-    """One warning for each thing that is left out. `unread` has those of "node attributes", "edge labels" and "edge
-    attributes" that are not read, and what to know about it.
+    """Warn about each part of the data that is not used. `unread` has those of "node attributes", "edge labels" and
+    "edge attributes" that are not read, with a hint for each.
 
-    The sets of the catalogue are known, and so is what the paper's protocol leaves out: they get a single note.
+    For sets of the catalogue it is known what the paper's protocol leaves out, so all parts are in one warning.
     """
     left_out = [f"{thing} are not used{why}" for thing, why in _unused(graphs, unread)]
     if one_way := graphs.dropped.get(ONE_WAY):
@@ -139,12 +143,12 @@ def warn_of_unused(graphs: GraphSet, unread: Mapping[str, str]) -> None:
     if graphs.name in CATALOGUE and left_out:
         left_out = ["; ".join(left_out)]
     left_out += _constant_labels(graphs)
-    for said in left_out:
-        warn_user(f"{graphs.name}: {said}", UnusedDataWarning)
+    for message in left_out:
+        warn_user(f"{graphs.name}: {message}", UnusedDataWarning)
 
 
 def _constant_labels(graphs: GraphSet) -> Iterator[str]:
-    """What to know about the columns of a multi-label task that have one value only."""
+    """A message about the label columns of a multi-label task that have one value only."""
     if graphs.task != "multilabel" or graphs.targets is None:
         return
     names = [
@@ -177,14 +181,14 @@ def _columns(count: int) -> str:
 
 
 GRAPH = np.uint64(0xD1B54A32D192ED03)
-"""An odd constant that keeps the words of graphs apart from those of their nodes."""
+"""An odd constant that distinguishes the words of graphs from those of nodes."""
 
 
 def wl_classes(graphs: GraphSet, rounds: int | None = None) -> NDArray[np.int64]:
-    """[G] a class number per graph, counted in the order of first appearance.
+    """[G] the number of each graph's 1-WL class, in order of first appearance.
 
-    Colours start from all node label columns, or equal where there are none, and are refined `rounds` times, by default
-    until a round splits no colour further.
+    Initial colours come from all node label columns; without labels they are equal. They are refined `rounds` times, by
+    default until no colour is split.
     """
     words = [_words(graphs.subset(np.arange(first, last)), rounds) for first, last in graphs.stretches(CHUNK)]
     words.append(np.empty(0, np.uint64))
@@ -195,7 +199,7 @@ def wl_classes(graphs: GraphSet, rounds: int | None = None) -> NDArray[np.int64]
 
 
 def _words(graphs: GraphSet, rounds: int | None) -> Words:
-    """[G] one word for each graph, which stands for all that 1-WL can tell of it."""
+    """[G] a 64-bit word for each graph; graphs that 1-WL cannot distinguish have the same word."""
     words, left = np.empty(graphs.n_graphs, np.uint64), np.arange(graphs.n_graphs)
     colour, done = _start(graphs), 0
     count = _colours(graphs, colour)
@@ -214,8 +218,8 @@ def _words(graphs: GraphSet, rounds: int | None) -> Words:
 
 
 def _colours(graphs: GraphSet, colour: Words) -> NDArray[np.int64]:
-    """[G] the number of different colours in each graph. As many bits of a colour are compared as fit into a word
-    beside the graph's number."""
+    """[G] the number of different colours in each graph. Only the bits of a colour that fit into a word together with
+    the graph's number are compared."""
     bits = np.uint64(max(graphs.n_graphs - 1, 1).bit_length())
     number = graphs.node_graph.astype(np.uint64) << (np.uint64(64) - bits)
     key = np.sort(number | (colour >> bits))
@@ -224,7 +228,7 @@ def _colours(graphs: GraphSet, colour: Words) -> NDArray[np.int64]:
 
 
 def _of_graphs(graphs: GraphSet, colour: Words) -> Words:
-    """[G] a word from the colours of each graph's nodes, in any order, and their number."""
+    """[G] a word from the multiset of the colours of each graph's nodes and their number."""
     total = segment_sums(mix(colour * GRAPH), graphs.node_ptr)
     return mix(total + mix(graphs.sizes.view(np.uint64) + GRAPH))
 

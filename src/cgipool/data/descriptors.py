@@ -1,42 +1,49 @@
-"""Numbers that describe whole graphs: columns of the source's table and, for molecules, RDKit's descriptors and counts
-of fingerprints.
+"""Graph-level descriptors: columns of the source's table and, for molecules, RDKit's 2D descriptors and ECFP counts.
 
-Shapes: G graphs, n training graphs, V descriptors, table columns first.
+Rogers and Hahn: Extended-Connectivity Fingerprints. J. Chem. Inf. Model. 2010. RDKit is imported only when it is
+needed. Shapes: G graphs, n training graphs, V descriptors, table columns first.
 """
 
+import importlib.util
+import json
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cgipool.data.check import graph_called
+from cgipool.data.computed import kept
 from cgipool.data.further import checked, column, few, is_missing, names_of, number_in
 from cgipool.data.graphs import GraphSet
-from cgipool.data.molecule_descriptors import check_molecules, ecfp_counts, rdkit_names, rdkit_values
+from cgipool.data.groups import BITS, RADIUS, molecules_of
 from cgipool.data.names import Names
+from cgipool.data.structure import cached
 from cgipool.errors import UnusedDataWarning, UserError, counted, excerpt, meant, warn_user
 
 LARGEST = 10.0
-"""Standardised values computed from molecules are cut off at ± this: of a few descriptors, such as Ipc, a single
-molecule can be thousands of standard deviations away."""
+"""Standardised values computed from molecules are clipped to ± this: for a few descriptors, a single molecule can be
+thousands of standard deviations from the mean."""
 
 
 @dataclass(frozen=True)
 class Descriptors:
-    """Which descriptors are read, and how they are standardised over the training graphs."""
+    """The descriptors to read, and their standardisation, fitted on the training graphs."""
 
     names: Names
     """Columns of the table."""
     mean: tuple[float, ...]
     """[V]"""
     scale: tuple[float, ...]
-    """[V] the standard deviation; 0 for one that is constant over the training graphs, which is then left out."""
+    """[V] the standard deviation; 0 for a descriptor that is constant in training, which is then always 0."""
     impute: bool
     """Whether a missing value of the table is replaced by the mean over the training graphs."""
     rdkit: Names = ()
     """RDKit's 2D descriptors, by name."""
     bits: int = 0
-    """Columns that count fingerprints are folded to; 0: none."""
+    """Length of the ECFP count vector; 0 for none."""
 
     @property
     def width(self) -> int:
@@ -53,7 +60,7 @@ class Descriptors:
         rdkit: bool = False,
         bits: int = 0,
     ) -> "Descriptors":
-        """Fit the columns of the table, and what is computed from molecules, on the graphs `ids`."""
+        """Fit the columns of the table, and descriptors computed from molecules, on the graphs `ids`."""
         _need(graphs, names)
         if rdkit or bits:
             check_molecules(graphs, "rdkit_descriptors" if rdkit else "fingerprints")
@@ -73,7 +80,7 @@ class Descriptors:
         return cls(names, tuple(mean.tolist()), tuple(scale.tolist()), impute, unfitted.rdkit, bits)
 
     def encode(self, graphs: GraphSet) -> NDArray[np.float32]:
-        """[G, V] the standardised values; one that is missing or not defined counts as the training mean."""
+        """[G, V] the standardised values. A missing or undefined value is replaced by the training mean."""
         scale = np.array(self.scale)
         values = self._values(graphs) - np.array(self.mean)
         values = np.divide(values, scale, out=np.zeros_like(values), where=scale > 0)
@@ -99,7 +106,7 @@ NO_VALUE = "has no value"
 
 
 def table_values(graphs: GraphSet, names: Names) -> NDArray[np.float64]:
-    """[G, names] kept columns of a set as numbers, NaN where missing; other text is an error."""
+    """[G, names] kept columns of a set as numbers, NaN where missing. Raise UserError for other text."""
     values = np.empty((graphs.n_graphs, len(names)))
     for j, name in enumerate(names):
         texts = column(graphs, name)
@@ -110,7 +117,7 @@ def table_values(graphs: GraphSet, names: Names) -> NDArray[np.float64]:
 
 
 def _problems(graphs: GraphSet, names: Names, impute: bool) -> dict[int, str]:
-    """By number of a graph, what is wrong with its first field that cannot be used."""
+    """For each graph with a field that cannot be used, its number and a message about the first such field."""
     reasons: dict[int, str] = {}
     for name in names:
         for graph, text in enumerate(column(graphs, name)):
@@ -123,7 +130,7 @@ def _problems(graphs: GraphSet, names: Names, impute: bool) -> dict[int, str]:
 
 
 def warn_of_gaps(graphs: GraphSet, names: Names) -> None:
-    """A warning for each column with missing values, which are filled in."""
+    """Warn about each column with missing values, which are filled in."""
     _need(graphs, names)
     for name, values in zip(names, table_values(graphs, names).T, strict=True):
         if count := int(np.isnan(values).sum()):
@@ -132,15 +139,105 @@ def warn_of_gaps(graphs: GraphSet, names: Names) -> None:
 
 
 def _need(graphs: GraphSet, names: Names) -> None:
-    """Raise UserError naming every column that a set lacks."""
+    """Raise UserError with the names of the columns that a set lacks."""
     known = names_of(graphs)
     check_columns(graphs.name, names, known)
 
 
 def check_columns(where: object, names: Names, known: Names) -> None:
-    """Raise UserError naming every descriptor column that a source lacks."""
+    """Raise UserError with the names of the descriptor columns that a source lacks."""
     if missing := [name for name in names if name not in known]:
         what = f"descriptor column{'s' if len(missing) > 1 else ''} {', '.join(repr(excerpt(n, 60)) for n in missing)}"
         hint = next(filter(None, (meant(name, known) for name in missing)), ";")
         has = f"its columns: {few(known)}" if known else "it has no table of columns"
         raise UserError(f"{where} has no {what}{hint} {has}")
+
+
+SLOW = ("Ipc", "AvgIpc")
+"""Descriptors that are left out: on large molecules they take most of the time, and Ipc overflows."""
+
+CLIP = 1e30
+"""Descriptors are clipped to ± this: a few grow with the factorial of a molecule's size, and trees read 32-bit
+floats."""
+
+VERSION = 1
+"""Raised when a computation here gives other results, so that earlier entries of the cache are not used."""
+
+Features = Callable[[GraphSet], NDArray[np.float32]]
+
+
+def check_molecules(graphs: GraphSet, what: str) -> None:
+    """Raise UserError unless the graphs are molecules and RDKit is installed."""
+    if importlib.util.find_spec("rdkit") is None:
+        raise UserError(f"{what} needs RDKit: pip install 'cgipool[chem]'")
+    if graphs.featurizer is None:
+        raise UserError(f"{what} needs molecules, and {graphs.name} is not a set of molecules")
+
+
+def ecfp_bits(graphs: GraphSet) -> NDArray[np.float32]:
+    """[G, BITS] ECFP4: which atom environments of radius 2 a molecule has."""
+    return _computed(graphs, "ecfp bits", lambda: _ecfp(graphs, counts=False))
+
+
+def ecfp_counts(graphs: GraphSet, bits: int = BITS) -> NDArray[np.float32]:
+    """[G, bits] ECFP4 counts: how often a molecule has each atom environment of radius 2."""
+    return _computed(graphs, f"ecfp counts {bits}", lambda: _ecfp(graphs, counts=True, bits=bits))
+
+
+def rdkit_descriptors(graphs: GraphSet) -> NDArray[np.float32]:
+    """[G, D] RDKit's 2D descriptors; 0 for an undefined one, such as a charge of an exotic atom."""
+    return np.nan_to_num(rdkit_values(graphs, rdkit_names())).astype(np.float32)
+
+
+def rdkit_names() -> Names:
+    """The 2D descriptors that the installed RDKit computes."""
+    from rdkit.Chem import Descriptors as RDKit
+
+    return tuple(name for name, _ in RDKit.descList if name not in SLOW)
+
+
+def rdkit_values(graphs: GraphSet, names: Names) -> NDArray[np.float64]:
+    """[G, names] these 2D descriptors of RDKit; NaN for an undefined one."""
+    known = rdkit_names()
+    if missing := [name for name in names if name not in known]:
+        raise UserError(f"the installed RDKit has no descriptor {missing[0]!r}, which the model reads")
+
+    def make() -> NDArray[np.float64]:
+        from rdkit import rdBase
+        from rdkit.Chem import Descriptors as RDKit
+
+        computes = [compute for name, compute in RDKit.descList if name in known]
+        with rdBase.BlockLogs():
+            rows = [[_value(compute, molecule) for compute in computes] for molecule in molecules_of(graphs)]
+        return np.array(rows, dtype=np.float64).reshape(graphs.n_graphs, len(known)).clip(-CLIP, CLIP)
+
+    values = _computed(graphs, "rdkit", make)
+    return values if names == known else values[:, [known.index(name) for name in names]]
+
+
+def _computed(graphs: GraphSet, what: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+    """Return `compute()` for these molecules, computed once per set, and kept on disk if it takes long."""
+    from rdkit import rdBase
+
+    names = json.dumps([graphs.category_names, graphs.edge_category_names, graphs.column_names.get("category")])
+    label = f"{what} {VERSION} {rdBase.rdkitVersion} {names}"
+    reads = (graphs.node_ptr, graphs.edge_ptr, graphs.edge_disp, graphs.category, graphs.edge_category)
+    return cached(graphs, what, lambda: kept(label, reads, lambda: {"found": compute()})["found"])
+
+
+def _value(compute: Callable[[Any], float], molecule: Any) -> float:
+    """A descriptor; NaN if RDKit raises an error, as it does for some exotic atoms."""
+    try:
+        return compute(molecule)
+    except Exception:
+        return math.nan
+
+
+def _ecfp(graphs: GraphSet, counts: bool, bits: int = BITS) -> NDArray[np.float32]:
+    from rdkit import rdBase
+    from rdkit.Chem import rdFingerprintGenerator
+
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=bits)
+    make = generator.GetCountFingerprintAsNumPy if counts else generator.GetFingerprintAsNumPy
+    with rdBase.BlockLogs():
+        return np.array([make(m) for m in molecules_of(graphs)], dtype=np.float32).reshape(graphs.n_graphs, bits)

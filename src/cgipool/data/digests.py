@@ -1,8 +1,8 @@
 """SHA-256 digests of saved sets: of each array, and of the whole content.
 
-A full check reads every byte, which takes longer than loading does. So a check that succeeded is remembered in the
-cache folder, together with size, times and inode of every file. While these are unchanged, the files are not hashed
-again. For a set that is read into memory a check is valid for a day, so that decay on the disk is found as well.
+A full check reads every byte, which takes longer than loading. A successful check is therefore recorded in the cache
+folder, with the size, times and inode of every file. While these are unchanged, the files are not hashed again. For a
+set that is read into memory, a check is valid for a day, so that disk errors are found too.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cgipool.caches import cache_folder
+from cgipool.data.caches import cache_folder
 from cgipool.data.check import DTYPES
 from cgipool.errors import UserError
 from cgipool.files import DIGEST, read_json, sealed, start_of_data, unsealed, write_json
@@ -27,29 +27,29 @@ if TYPE_CHECKING:
     from cgipool.data.graphs import GraphSet
 
 VALID = 24 * 3600.0
-"""Seconds for which a check of a set that is read into memory is valid."""
+"""Seconds for which a check is valid, for a set that is read into memory."""
 
 SETTLED = 2.0
-"""Seconds after the last change of a file from which on its times identify its content: clocks of files are coarse."""
+"""Seconds after its last change until a file's times identify its content, because file times are coarse."""
 
 STRETCH = 1 << 20
 
 
 def of_files(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """The SHA-256 of the values in several .npy files: of their bytes after the header, which differs between NumPy
-    versions. Hashing releases the interpreter lock, so threads help.
+    """The SHA-256 of the values in several .npy files, without the headers, which differ between NumPy versions.
+    Hashing releases the interpreter lock, so threads are faster.
     """
     names = list(names)
     with ExitStack() as stack, ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
         files = [stack.enter_context((folder / f"{name}.npy").open("rb")) for name in names]
-        for file in files:  # not in the threads: NumPy reads headers by ast, which Python 3.11 may abort in a thread
+        for file in files:  # not in threads: NumPy parses headers with ast, which can crash in a thread on Python 3.11
             start_of_data(file)
         digests = pool.map(lambda file: hashlib.file_digest(file, "sha256").hexdigest(), files)
         return dict(zip(names, digests, strict=True))
 
 
 def of_array(values: NDArray[Any]) -> str:
-    """The digest that `of_files` gives for these values once they are saved."""
+    """The digest that `of_files` returns for these values after they are saved."""
     digest = hashlib.sha256()
     for start in range(0, len(values), STRETCH):  # the array may be mapped, and larger than memory
         digest.update(np.ascontiguousarray(values[start : start + STRETCH]).view(np.uint8).data)
@@ -92,7 +92,7 @@ def content_read(graphs: "GraphSet", edges: bool = False) -> str:
 
 
 class Check:
-    """Whether a saved set was checked before and is unchanged since; `remember` notes that it was checked now."""
+    """Whether a saved set was checked before and is unchanged since then; `remember` records a check."""
 
     def __init__(self, folder: Path, names: Iterable[str], index: str | None, mmap: bool) -> None:
         """`index` is the digest of the set's index, None for sets saved before there were digests."""
@@ -106,7 +106,7 @@ class Check:
 
     @property
     def is_known(self) -> bool:
-        """Whether these very files were checked, and recently enough."""
+        """Whether these files were checked recently and are unchanged."""
         if self._place is None or not self._place.is_file():
             return False
         try:
@@ -120,17 +120,17 @@ class Check:
         return same and age >= 0 and (self._lasts or age < VALID)
 
     def remember(self) -> None:
-        """Note the check, unless a file changed so recently that its times do not identify its content."""
+        """Record the check, unless a file changed so recently that its times do not identify its content."""
         changed = max((max(times) for _, *times, _, _ in self._state.values()), default=0) / 1e9
         if self._place is None or time.time() - changed < SETTLED:
             return
-        with suppress(OSError, UserError):  # a cache that cannot be written costs another check, no more
+        with suppress(OSError, UserError):  # without a writable cache, the set is checked again next time
             self._place.parent.mkdir(parents=True, exist_ok=True)
             write_json(self._place, sealed(self._about | {"time": time.time()}), follow=False)
 
 
 def _state(path: Path) -> list[int]:
-    """Size, time of the last change of content and of any change, inode and device of a file."""
+    """The size, modification time, change time, inode and device of a file."""
     try:
         found = path.stat()
     except OSError as error:

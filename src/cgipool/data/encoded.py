@@ -1,6 +1,11 @@
-"""Encoded inputs, and the encoder of the edges."""
+"""Encoded inputs, the encoder of edges, and the edge data that batches are cut from.
 
-from dataclasses import dataclass
+The entry (p, q) of the neighbour lists is the message that p receives from q, so it carries the weight and the features
+of the edge from q to p. Shapes: N nodes, E stored edges, G graphs, U kinds of edges, K category columns, V float
+columns.
+"""
+
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,15 +34,15 @@ class Inputs:
     """Encoded nodes, or encoded edges."""
 
     category: NDArray[np.int32] | Rows
-    """[N, K] column numbers, each category column in its own stretch of the `columns`."""
+    """[N, K] column numbers; each category column has its own range of the `columns`."""
     columns: int
     """Width of the joint one-hot input."""
     floats: NDArray[np.float32] | Rows | None
     """[N, D] standardised attributes."""
     edges: "Inputs | None" = None
-    """The encoded edges [E, …], in the order in which the set stores them; None where edges are not read."""
+    """The encoded edges [E, …], in stored order; None if edges are not read."""
     descriptors: NDArray[np.float32] | None = None
-    """[G, V] standardised descriptors of the graphs; None where none are read."""
+    """[G, V] standardised descriptors of the graphs; None if none are read."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +55,9 @@ class EdgeEncoder(Columns):
     mean: tuple[float, ...] | None = None
     scale: tuple[float, ...] | None = None
     reads: Names = ()
-    """The label columns that are read, by name; without names, all by position."""
+    """Names of the label columns to read; empty if all are read by position."""
     called: tuple[Names, Names] = ((), ())
-    """What the source calls the label columns and the attribute columns."""
+    """The source's names of the label columns and the attribute columns."""
 
     @classmethod
     def fit(
@@ -63,8 +68,8 @@ class EdgeEncoder(Columns):
         vocabulary: str = "train",
         reads: Names = (),
     ) -> "EdgeEncoder":
-        """Fit the label columns (by default all) and the attributes of the edges on the graphs `train_ids` (by default
-        all)."""
+        """Fit the label columns `reads` (default: all) and the attributes of the edges on the graphs `train_ids`
+        (default: all)."""
         ids = graph_ids(graphs, train_ids)
         codes = label_codes(
             graphs.edge_category, graphs.edge_category_names, numbers_of(graphs, "edge_category", reads)
@@ -91,7 +96,7 @@ class EdgeEncoder(Columns):
         return inputs_of(graphs, category, self.columns, floats)
 
     def codes(self, graphs: GraphSet) -> Codes:
-        """The edge labels of a set, which must have the columns that were fitted."""
+        """The edge labels of a set. Raise UserError unless it has the columns that the encoder was fitted on."""
         columns = numbers_of(graphs, "edge_category", self.reads)
         codes = label_codes(graphs.edge_category, graphs.edge_category_names, columns)
         if len(codes.names) != len(self.values):
@@ -116,7 +121,83 @@ def fitted_in(plain: dict[str, Any]) -> dict[str, Any]:
 def inputs_of(
     graphs: GraphSet, category: Rows, columns: int, floats: Rows | None, edges: Inputs | None = None
 ) -> Inputs:
-    """The inputs as arrays; of a set on disk, computed for the rows that are asked for."""
+    """The inputs as arrays; for a memory-mapped set, computed when rows are read."""
     if graphs.is_mapped:
         return Inputs(category, columns, floats, edges)
     return Inputs(np.asarray(category), columns, None if floats is None else np.asarray(floats), edges)
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeColumns:
+    """Edge data by entry of the neighbour lists. Data that is not read is empty and takes no memory.
+
+    Edges with equal categories are of one kind, so a model embeds a few kinds instead of every edge.
+    """
+
+    kind: NDArray[np.int32]
+    """[U, K] the one-hot columns of each kind."""
+    code: NDArray[np.int32]
+    """[E] the kind of each entry, or [0]."""
+    floats: NDArray[np.float32]
+    """[E, V] standardised attributes, or [0, 0]."""
+    weight: NDArray[np.float32]
+    """[E] or [0]."""
+    reverse: NDArray[np.int32]
+    """[E] number of the reverse entry minus the entry's own; [0] if all edges have equal data in both directions."""
+
+    @classmethod
+    def of(cls, graphs: GraphSet, inputs: Inputs | None) -> "EdgeColumns":
+        """The edge weights of a set, and its encoded edge features unless `inputs` is None."""
+        kind, code = np.zeros((0, 0), np.int32), np.zeros(0, np.int32)
+        floats, weight = np.zeros((0, 0), np.float32), np.zeros(0, np.float32)
+        if graphs.edge_weight is not None:
+            weight = np.asarray(graphs.edge_weight)
+        if inputs is not None and graphs.edge_category is not None:
+            code, example = kinds_of(np.asarray(graphs.edge_category))
+            kind = np.asarray(inputs.category[example])
+        if inputs is not None and inputs.floats is not None:
+            floats = np.asarray(inputs.floats)
+        present = [column for column in (code, floats, weight) if len(column)]
+        if not present:
+            return cls(kind, code, floats, weight, np.zeros(0, np.int32))
+        back = reverse_of(graphs)
+        if all(np.array_equal(column, column[back]) for column in present):
+            return cls(kind, code, floats, weight, np.zeros(0, np.int32))
+        code, weight = (code[back] if len(code) else code), (weight[back] if len(weight) else weight)
+        floats = floats[back] if len(floats) else floats
+        return cls(kind, code, floats, weight, (back - np.arange(len(back))).astype(np.int32))
+
+    def encoded_by(self, inputs: Inputs | None) -> "EdgeColumns":
+        """The same edges in the encoding of another split, with its own vocabulary and standardisation."""
+        if inputs is None:
+            return self
+        kind, floats = self.kind, self.floats
+        entry = np.arange(max(len(self.code), len(self.floats)))
+        stored = entry + self.reverse if len(self.reverse) else entry
+        if len(self.code):
+            _, example = np.unique(self.code, return_index=True)
+            kind = np.asarray(inputs.category[stored[example]])
+        if len(floats):
+            floats = np.asarray(inputs.floats)[stored]
+        return replace(self, kind=kind, floats=floats)
+
+    @property
+    def columns(self) -> tuple[NDArray[Any], ...]:
+        """The data by entry: code, floats, weight, reverse."""
+        return self.code, self.floats, self.weight, self.reverse
+
+
+def kinds_of(category: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """[E] the number of each row of [E, K] codes among the distinct rows, and [U] an example of each distinct row."""
+    key = np.zeros(len(category), np.int64)
+    for column in category.T:
+        _, place = np.unique(column, return_inverse=True)
+        key = key * (int(place.max(initial=0)) + 1) + place
+        _, key = np.unique(key, return_inverse=True)  # small again, so that no product overflows
+    _, example, code = np.unique(key, return_index=True, return_inverse=True)
+    return code.astype(np.int32), example
+
+
+def reverse_of(graphs: GraphSet) -> NDArray[np.int64]:
+    """[E] the number of the reverse of each stored edge. Rows are sorted, so a stable sort by target gives it."""
+    return np.argsort(graphs.edge_source + np.asarray(graphs.edge_disp), kind="stable")

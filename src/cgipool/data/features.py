@@ -1,8 +1,8 @@
 """The input features of a model: category columns of one joint one-hot input, and standardised float columns.
 
-The one-hot matrix itself is never built (COLLAB's would need 0.7 GB): a model looks up one row of weights per column
-number. Of a set that lies on disk nothing of the size of its nodes is held. Shapes: N nodes, E stored edges, K category
-columns (1 for degrees), D float columns.
+The one-hot matrix is never built (COLLAB's would need 0.7 GB): a model looks up one row of weights per column number.
+For a memory-mapped set, no array over all nodes is kept in memory. Shapes: N nodes, E stored edges, K category columns
+(1 for degrees), D float columns.
 """
 
 from dataclasses import asdict, dataclass, replace
@@ -43,10 +43,10 @@ VOCABULARIES = ("train", "all")
 class Encoder(Columns):
     """A fixed map from nodes (and edges) to inputs, fitted on the training graphs of one split.
 
-    The columns are the values of the whole data set in sorted order, so that all splits have the same number of them.
-    With vocabulary "train" each label column has one more, "other": a value that no training graph shows goes there,
-    whether it is met in test or in new data. With "all" (as the authors' released code does) every value of the set
-    has its own column, trained or not, and there is no "other".
+    The columns are the values of the whole data set in sorted order, so all splits have the same number of columns.
+    With vocabulary "train", each label column has an additional column "other" for values that do not occur in the
+    training graphs, in test graphs and in new data. With "all", as in the authors' released code, every value of the
+    set has its own column, trained or not, and there is no "other".
     """
 
     source: str
@@ -54,9 +54,9 @@ class Encoder(Columns):
     vocabulary: str
     """"train" or "all"."""
     values: tuple[Names, ...]
-    """Per category column, the values that have a column."""
+    """For each category column, the values that have a column."""
     seen: tuple[tuple[bool, ...], ...]
-    """Per category column and value, whether it may use its own column; the rest go to "other"."""
+    """For each value of each category column, whether it uses its own column; otherwise it uses "other"."""
     mean: tuple[float, ...] | None = None
     """Mean of each float column (attributes, return probabilities, Laplacian encodings) over the training nodes."""
     scale: tuple[float, ...] | None = None
@@ -65,19 +65,19 @@ class Encoder(Columns):
     """The encoder of the edges; None where edges are not read or have neither labels nor attributes."""
     wl: int = 0
     """Rounds of Weisfeiler–Lehman refinement, whose colours are the last category columns. A colour that occurs in
-    fewer than `COMMON` graphs of the set is merged into "other", which these columns have with either vocabulary."""
+    fewer than `COMMON` graphs of the set is merged into "other", which these columns have with both vocabularies."""
     merged: tuple[bool, ...] = ()
-    """Per round, whether any training node is in "other"."""
+    """For each round, whether any training node is in "other"."""
     rwse: int = 0
-    """Steps of the random walk (RWSE) whose return probabilities are float columns behind the attributes."""
+    """Steps of the random walk (RWSE). The return probabilities are float columns after the attributes."""
     reads: Names = ()
-    """The node label columns that are read, by name; without names, all by position."""
+    """Names of the node label columns to read; empty if all are read by position."""
     lappe: int = 0
-    """Eigenvectors of the Laplacian, which are the last float columns."""
+    """Number of Laplacian eigenvectors, the last float columns."""
     called: tuple[Names, Names] = ((), ())
-    """What the source calls the label columns and the attribute columns of the nodes."""
+    """The source's names of the node label columns and attribute columns."""
     descriptors: Descriptors | None = None
-    """The numbers of whole graphs that are read."""
+    """The encoder of graph-level descriptors."""
 
     @classmethod
     def fit(
@@ -98,9 +98,8 @@ class Encoder(Columns):
         rdkit_descriptors: bool = False,
         fingerprints: int = 0,
     ) -> "Encoder":
-        """Choose the columns from `graphs`, and what is known of them from the graphs `train_ids` (by default all).
-        With `edges`, also encode the labels and attributes of the edges, if they have any. For the rest see `Recipe`.
-        """
+        """Fit an encoder: the columns come from all of `graphs`, vocabulary and statistics from `train_ids` (default:
+        all graphs). With `edges`, edge labels and attributes are encoded too. `Recipe` describes the other options."""
         if source not in SOURCES:
             raise unknown("feature source", source, SOURCES)
         if vocabulary not in VOCABULARIES:
@@ -110,40 +109,19 @@ class Encoder(Columns):
         ids = graph_ids(graphs, train_ids)
         reads, edge_reads = columns_read(graphs, featurizer)
         reads = () if source == "degree" else reads
-        codes = node_codes(graphs, source, reads)
-        seen = known(codes, node_stretches(graphs, ids), vocabulary)
-        names, merged = list(codes.names), []
-        for colours in wl_colours(graphs, codes, (source, reads), wl):
-            (here,) = known(colours.column, node_stretches(graphs, ids), "train")
-            common = colours.graphs >= COMMON
-            names.append(tuple(compress(colours.names, common)))
-            seen += (tuple(compress(here, common)),)
-            merged.append(any(compress(here, ~common)))
+        fitted: dict[str, Any] = _fit_categories(graphs, ids, source, vocabulary, reads, wl)
         values = float_columns(graphs, attributes, rwse, lappe)
-        nothing = f"{graphs.name}: no training nodes to standardise the attributes by"
-        mean, scale = (None, None) if values is None else moments(values, lambda: node_stretches(graphs, ids), nothing)
-        has_edges = graphs.edge_category is not None or graphs.edge_attributes is not None
-        edge_options: dict[str, Any] = {"vocabulary": vocabulary, "reads": edge_reads}
-        of_edges = EdgeEncoder.fit(graphs, ids, **edge_options) if edges and has_edges else None
-        described: tuple[Any, ...] = (descriptors, impute == "mean", rdkit_descriptors, fingerprints)
-        of_graphs = (
-            Descriptors.fit(graphs, ids, *described) if descriptors or rdkit_descriptors or fingerprints else None
-        )
+        if values is not None:
+            nothing = f"{graphs.name}: no training nodes to standardise the attributes by"
+            fitted["mean"], fitted["scale"] = moments(values, lambda: node_stretches(graphs, ids), nothing)
+        if edges and (graphs.edge_category is not None or graphs.edge_attributes is not None):
+            fitted["edges"] = EdgeEncoder.fit(graphs, ids, vocabulary=vocabulary, reads=edge_reads)
+        if descriptors or rdkit_descriptors or fingerprints:
+            fitted["descriptors"] = Descriptors.fit(
+                graphs, ids, descriptors, impute == "mean", rdkit_descriptors, fingerprints
+            )
         return cls(
-            source,
-            vocabulary,
-            tuple(names),
-            seen,
-            mean,
-            scale,
-            of_edges,
-            wl,
-            tuple(merged),
-            rwse,
-            reads,
-            lappe,
-            source_names(graphs),
-            of_graphs,
+            source, vocabulary, **fitted, wl=wl, rwse=rwse, reads=reads, lappe=lappe, called=source_names(graphs)
         )
 
     def _has_other(self, j: int) -> bool:
@@ -151,13 +129,13 @@ class Encoder(Columns):
 
     @property
     def others(self) -> tuple[int, ...]:
-        """The columns that stand for "other" and that no training node is in."""
+        """The "other" columns that no training node uses."""
         trained = [not merged for merged in self.merged]
         others = super().others
         return (*others[: len(others) - self.wl], *compress(others[len(others) - self.wl :], trained))
 
     def encode(self, graphs: GraphSet) -> Inputs:
-        """The inputs of these graphs, of the fitted set or of others."""
+        """The inputs of these graphs, which may come from another set than the fitted one."""
         if reasons := self.unencodable(graphs):
             raise UserError(f"{graphs.name}: {reasons[min(reasons)]}")
         category = self.categories(self._codes(graphs), graphs.n_nodes)
@@ -166,8 +144,8 @@ class Encoder(Columns):
         return made if self.descriptors is None else replace(made, descriptors=self.descriptors.encode(graphs))
 
     def unencodable(self, graphs: GraphSet) -> dict[int, str]:
-        """By number, why some of these graphs cannot be encoded: they have a label or degree that no column stands for,
-        and there is no "other", or a descriptor is missing or not a number."""
+        """For each graph that cannot be encoded, its number and the reason: a label or degree without a column, where
+        there is no "other", or a descriptor that is missing or not a number."""
         reasons = {} if self.descriptors is None else self.descriptors.problems(graphs)
         return reasons if self.vocabulary == "train" else self._without_column(graphs) | reasons
 
@@ -184,7 +162,7 @@ class Encoder(Columns):
 
     @staticmethod
     def _missing(graphs: GraphSet, fitted: Columns, codes: Codes, what: str, called: Names) -> dict[int, str]:
-        """By number, the first value of a graph that has no column."""
+        """For each graph with a value that has no column, its number and a message about the first such value."""
         lacking = fitted.unknown(codes)[: len(codes.names) - (fitted.wl if isinstance(fitted, Encoder) else 0)]
         if not any(column.any() for column in lacking):
             return {}
@@ -202,11 +180,11 @@ class Encoder(Columns):
         return reasons
 
     def unseen(self, graphs: GraphSet) -> int:
-        """How many nodes of these graphs have a label or degree that no training graph had."""
+        """The number of nodes with a label or degree that does not occur in the training graphs."""
         return int(self.unseen_by_graph(graphs).sum())
 
     def unseen_by_graph(self, graphs: GraphSet) -> NDArray[np.int64]:
-        """[G] how many nodes of each graph have a label or degree that no training graph had."""
+        """[G] the number of nodes of each graph with a label or degree that does not occur in the training graphs."""
         codes = self._codes(graphs)
         lacking = self.unknown(codes)[: len(codes.names) - self.wl]
         total = np.zeros(graphs.n_nodes + 1, np.int64)
@@ -221,9 +199,8 @@ class Encoder(Columns):
         if self.source != "degree" and graphs.category is None:
             if graphs.n_nodes == 0:
                 raise UserError(f"{graphs.name}: the graphs have no nodes, so there is nothing to encode")
-            were = "was" if fitted == 1 else "were"
             raise UserError(
-                f"{graphs.name} has no node labels, where {counted(fitted, 'column')} of them {were} fitted"
+                f"{graphs.name} has no node labels; the encoder was fitted on {counted(fitted, 'node label column')}"
             )
         codes = node_codes(graphs, self.source, self.reads)
         if (found := len(codes.names) - (self.source == "label+degree")) != fitted:
@@ -245,7 +222,7 @@ class Encoder(Columns):
         return None if values is None else self.standardised(values)
 
     def to_json(self) -> dict[str, Any]:
-        """The encoder as plain values; parts that are not used are left out, as earlier versions did not know them."""
+        """The encoder as plain values. Unused parts are left out, because earlier versions do not know them."""
         return {name: value for name, value in asdict(self).items() if name not in LATER or value != LATER[name]}
 
     @classmethod
@@ -256,13 +233,29 @@ class Encoder(Columns):
             if edges is not None:
                 edges = EdgeEncoder(edges["vocabulary"], **fitted_in(edges))
             later = {name: plain.get(name, absent) for name, absent in LATER.items() if name not in shared}
-            if (held := later["descriptors"]) is not None:
-                numbers = {what: tuple(held.get(what, ())) for what in ("names", "mean", "scale", "rdkit")}
-                later["descriptors"] = Descriptors(**numbers, impute=bool(held["impute"]), bits=held.get("bits", 0))
+            if (saved := later["descriptors"]) is not None:
+                numbers = {what: tuple(saved.get(what, ())) for what in ("names", "mean", "scale", "rdkit")}
+                later["descriptors"] = Descriptors(**numbers, impute=bool(saved["impute"]), bits=saved.get("bits", 0))
             later |= {"edges": edges, "merged": tuple(later["merged"])}
             return cls(plain["source"], plain["vocabulary"], **shared, **later)
         except (KeyError, TypeError) as error:
             raise UserError(f"not a saved encoder: {error!r}") from None
+
+
+def _fit_categories(
+    graphs: GraphSet, ids: NDArray[np.int64], source: str, vocabulary: str, reads: Names, wl: int
+) -> dict[str, Any]:
+    """The fields `values`, `seen` and `merged` of an encoder that is fitted on the graphs `ids`."""
+    codes = node_codes(graphs, source, reads)
+    seen = known(codes, node_stretches(graphs, ids), vocabulary)
+    names, merged = list(codes.names), []
+    for colours in wl_colours(graphs, codes, (source, reads), wl):
+        (here,) = known(colours.column, node_stretches(graphs, ids), "train")
+        common = colours.graphs >= COMMON
+        names.append(tuple(compress(colours.names, common)))
+        seen += (tuple(compress(here, common)),)
+        merged.append(any(compress(here, ~common)))
+    return {"values": tuple(names), "seen": seen, "merged": tuple(merged)}
 
 
 LATER: dict[str, Any] = {
@@ -275,4 +268,4 @@ LATER: dict[str, Any] = {
     "reads": (),
     "called": ((), ()),
 }
-"""Parts of an encoder that files of earlier versions lack, with what their absence means."""
+"""Fields that files of earlier versions lack, with the values that they then have."""

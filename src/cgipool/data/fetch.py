@@ -1,4 +1,4 @@
-"""Download a TU archive into the cache: whole and proven, or not at all."""
+"""Download a TU archive into the cache. An incomplete or damaged download is never kept."""
 
 import hashlib
 import http.client
@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from cgipool.caches import cache_folder
 from cgipool.data.archive import DAMAGE, first_line
+from cgipool.data.caches import cache_folder
 from cgipool.data.catalogue import CATALOGUE
 from cgipool.data.tu import class_counts
 from cgipool.errors import UserError, excerpt, unknown
@@ -22,17 +22,17 @@ from cgipool.files import private_folder, read_json, sync_folder
 MIRROR = "https://www.chrsmrrs.com/graphkerneldatasets"
 BLOCK = 1 << 18
 TIMEOUT = 30.0
-"""Seconds without a byte after which a connection counts as lost."""
+"""Seconds without data after which a connection counts as lost."""
 
 Progress = Callable[[int, int | None], None]
-"""Called with the bytes so far, and in all where the server says."""
+"""Called with the bytes received so far and the total, which is None if the server does not send it."""
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects to web addresses, but never from https to an address without encryption."""
+    """Follows redirects to web addresses, but never from https to http."""
 
     def redirect_request(self, request: Any, *rest: Any) -> urllib.request.Request | None:
-        """The request for the new address, which is the last argument; an error where it may not be followed."""
+        """The request for the new address, which is the last argument. Raise UserError if it must not be followed."""
         scheme, before = urllib.parse.urlsplit(rest[-1]).scheme, request.type
         if scheme not in ("http", "https") or (before == "https" and scheme != "https"):
             raise UserError(f"{request.full_url} redirects to {excerpt(rest[-1])}; only https is followed from https")
@@ -40,9 +40,9 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 def fetch(name: str, progress: Progress | None = None) -> Path:
-    """Download NAME.zip from CGIPOOL_MIRROR (by default the TU site); its address, size and SHA-256 go beside it.
+    """Download NAME.zip from CGIPOOL_MIRROR, by default the TU site. Its URL, size and SHA-256 are written next to it.
 
-    The default address is https, and redirects stay so. A mirror may have any other address, if CGIPOOL_MIRROR says so.
+    The default address is https, and redirects must be https too. CGIPOOL_MIRROR may be any address.
     """
     if name not in CATALOGUE:
         raise unknown("data set", name, CATALOGUE)
@@ -62,12 +62,12 @@ def fetch(name: str, progress: Progress | None = None) -> Path:
             os.replace(fresh, target)
             sync_folder(target.parent)
     except OSError as error:
-        raise UserError(f"cannot keep {name} in {target.parent}: {error.strerror or error}") from error
+        raise UserError(f"cannot write {name} to {target.parent}: {error.strerror or error}") from error
     return target
 
 
 def check_note(archive: Path, digest: str) -> None:
-    """An error if an archive does not have the SHA-256 that was noted beside it when it was downloaded."""
+    """Raise UserError if an archive does not have the SHA-256 that was recorded when it was downloaded."""
     note = _note(archive)
     if not note.is_file():
         return
@@ -83,7 +83,7 @@ def _note(archive: Path) -> Path:
 
 
 def _download(url: str, stream: IO[bytes], progress: Progress | None) -> tuple[int, str]:
-    """Copy the body of a URL; its size and SHA-256."""
+    """Copy the body of a URL to a stream; return its size and SHA-256."""
     digest = hashlib.sha256()
     size = 0
     try:
@@ -115,16 +115,16 @@ def _receive(url: str, response: IO[bytes]) -> bytes:
 
 
 def _prove(url: str, name: str, path: Path) -> None:
-    """Refuse what is not a sound zip archive of this data set."""
+    """Raise UserError unless the file is an intact zip archive of this data set."""
     try:
         graphs, classes = class_counts(path)
         with zipfile.ZipFile(path) as archive:
             bad = archive.testzip()
     except UserError as error:
-        raise UserError(f"{url} is not a sound TU archive: {str(error).replace(str(path), path.name)}") from None
+        raise UserError(f"{url} is not a valid TU archive: {str(error).replace(str(path), path.name)}") from None
     except (*DAMAGE, ValueError) as error:
-        raise UserError(f"{url} is not a sound zip archive: {first_line(error)}") from None
+        raise UserError(f"{url} is not a valid zip archive: {first_line(error)}") from None
     if bad is not None:
-        raise UserError(f"{url} is not a sound zip archive: {excerpt(bad)} is damaged")
+        raise UserError(f"{url} is not a valid zip archive: {excerpt(bad)} is damaged")
     if difference := CATALOGUE[name].difference(graphs, classes):
         raise UserError(f"{url} is not the public data set {name}: {difference}")

@@ -25,25 +25,25 @@ MISSING = frozenset(("", "na", "n/a", "nan", "null"))
 """Fields that mean a missing value, ignoring case."""
 
 MOST = 4096
-"""Columns that are kept at most."""
+"""Maximum number of columns to keep."""
 
 SHOWN = 10
-"""Columns that a message names."""
+"""Maximum number of columns in a message."""
 
 
 def is_missing(text: str) -> bool:
-    """Whether a field means that there is no value."""
+    """Whether a field means a missing value."""
     return text.lower() in MISSING
 
 
 def few(names: Sequence[str]) -> str:
-    """Names for a message; of many only the first."""
+    """Names for a message; only the first ones if there are many."""
     shown = ", ".join(excerpt(name, 60) for name in names[:SHOWN])
     return shown if len(names) <= SHOWN else f"{shown}, … ({len(names):,} in all)"
 
 
 def kept(columns: Sequence[str], taken: Iterable[str | None]) -> Names:
-    """The columns of a source that are kept: those with a name of their own that are not used otherwise."""
+    """The columns of a source to keep: those with a unique name that are not used otherwise."""
     count, used = Counter(columns), set(taken)
     return tuple(name for name in columns if name and count[name] == 1 and name not in used)[:MOST]
 
@@ -68,14 +68,14 @@ def column(graphs: "GraphSet", name: str) -> list[str]:
 
 
 def numbers(graphs: "GraphSet", name: str) -> NDArray[np.float64]:
-    """[G] a kept column as finite numbers; a field that is missing or not a number is an error."""
+    """[G] a kept column as finite numbers. Raise UserError for a field that is missing or not a number."""
     texts = column(graphs, name)
     values = np.array([number_in(text) for text in texts], dtype=np.float64)
     return checked(graphs, name, texts, np.isfinite(values), values, "a finite number")
 
 
 def times(graphs: "GraphSet", name: str) -> NDArray[np.float64]:
-    """[G] a kept column as numbers that grow with time: numbers as they are, else dates such as 2024-05-17."""
+    """[G] a kept column as numbers that increase with time: numbers, or dates such as 2024-05-17."""
     texts = column(graphs, name)
     values = np.array([number_in(text) for text in texts], dtype=np.float64)
     if not np.isfinite(values).any():
@@ -89,19 +89,19 @@ def checked(
     texts: Sequence[str],
     good: NDArray[np.bool_],
     values: NDArray[np.float64],
-    wanted: str,
+    kind: str,
 ) -> NDArray[np.float64]:
-    """The values, or an error that says how many of a column are not what is wanted, and where the first is."""
+    """Return the values. If some are not good, raise UserError: how many are not `kind`, and the first."""
     if good.all():
         return values
     bad = np.flatnonzero(~good)
     first = f"the first in {graph_called(graphs, int(bad[0]))}: {excerpt(texts[bad[0]], 60)!r}"
-    what = f"{counted(len(bad), 'value')} that {are(len(bad))} not {wanted}"
+    what = f"{counted(len(bad), 'value')} that {are(len(bad))} not {kind}"
     raise UserError(f"{graphs.name}: column {excerpt(name)!r} has {what}, {first}")
 
 
 def number_in(text: str) -> float | None:
-    """The finite number that a field holds; None if it holds anything else."""
+    """The finite number in a field; None for anything else."""
     try:
         number = float(text)
     except ValueError:
@@ -110,7 +110,7 @@ def number_in(text: str) -> float | None:
 
 
 def _date(text: str) -> float | None:
-    """Seconds since 1970 of a date in ISO 8601, with or without a time of day; None for anything else."""
+    """An ISO 8601 date, with or without a time of day, in seconds since 1970; None for anything else."""
     try:
         date = datetime.fromisoformat(text.strip())
     except ValueError:
@@ -127,7 +127,7 @@ class TableBuilder:
         self._data = bytearray()
 
     def add(self, fields: Iterable[str]) -> None:
-        """Add the fields of a graph, one for each column."""
+        """Add the fields of a graph, one per column."""
         for field in fields:
             text = field.encode("utf-8", "replace")
             self._sizes.append(len(text))

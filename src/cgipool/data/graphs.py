@@ -1,7 +1,8 @@
 """GraphSet: a whole data set of graphs as a few flat arrays.
 
 Shapes: G graphs, N nodes and E stored edges of the whole set (an undirected edge is stored twice), K node label
-columns, D float columns; Ke and De the same for edges. Only NumPy is needed to hold, check, cut, save and load a set.
+columns, D float columns; Ke and De the same for edges. NumPy is all that is needed to hold, check, cut, save and load a
+set.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from cgipool.data import build, check, further, join, store
 from cgipool.data.catalogue import CATALOGUE, family_of
 from cgipool.data.names import Names, Texts
+from cgipool.data.targets import checked_targets, replaced_targets
 
 if TYPE_CHECKING:
     import networkx
@@ -25,16 +27,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GraphSet:
-    """Graphs laid end to end, every edge in both directions.
+    """A set of graphs, concatenated; every edge is stored in both directions.
 
-    Graph g owns the nodes from `node_ptr[g]` up to `node_ptr[g + 1]`, node p the edges from `edge_ptr[p]` up to
-    `edge_ptr[p + 1]`. Edge e of node p leads to node `p + edge_disp[e]`; a displacement stays true wherever the graph
-    is moved. Rows are sorted, without repeats and self-loops. The arrays are checked when the set is built; a broken
-    rule is a `UserError` that names it.
+    The nodes of graph g are `node_ptr[g]` up to `node_ptr[g + 1]`, the edges of node p are `edge_ptr[p]` up to
+    `edge_ptr[p + 1]`. Edge e of node p leads to node `p + edge_disp[e]`; displacements do not change when a graph is
+    moved. Rows are sorted, without repeats and self-loops. The arrays are checked when the set is built; invalid arrays
+    raise a `UserError` that names the broken rule.
     """
 
     name: str
-    """What the set is called in tables and messages."""
+    """The name of the set in tables and messages."""
     node_ptr: NDArray[np.int64]
     """[G + 1] first node of each graph."""
     edge_ptr: NDArray[np.int64]
@@ -44,11 +46,11 @@ class GraphSet:
     y: NDArray[np.int64]
     """[G] class of each graph, an index into `class_names`; −1 for all graphs of a set without known classes."""
     class_names: Names
-    """The classes as the source names them; none where the classes are not known."""
+    """The names of the classes in the source; empty if the classes are unknown."""
     category: NDArray[np.int32] | None = None
     """[N, K] node labels; column j indexes `category_names[j]`."""
     category_names: tuple[Names, ...] = ()
-    """Per node label column, its values as the source names them."""
+    """For each node label column, the names of its values in the source."""
     attributes: NDArray[np.float32] | None = None
     """[N, D] float columns of the nodes."""
     edge_weight: NDArray[np.float32] | None = None
@@ -56,32 +58,33 @@ class GraphSet:
     edge_category: NDArray[np.int32] | None = None
     """[E, Ke] edge labels; column j indexes `edge_category_names[j]`."""
     edge_category_names: tuple[Names, ...] = ()
-    """Per edge label column, its values as the source names them."""
+    """For each edge label column, the names of its values in the source."""
     edge_attributes: NDArray[np.float32] | None = None
     """[E, De] float columns of the edges."""
     node_truth: NDArray[np.bool_] | None = None
-    """[N] which nodes decide the class, where that is known (generated sets)."""
+    """[N] which nodes decide the class, if that is known (generated sets)."""
     graph_ids: Texts | None = None
-    """[G] what the source calls the graphs, empty where it gives one no id. Any sequence of texts may be given."""
+    """[G] the ids of the graphs in the source, empty for graphs without one. Accepts any sequence of strings."""
     node_names: Texts | None = None
-    """[N] what the source calls the nodes. Any sequence of texts may be given."""
+    """[N] the names of the nodes in the source. Accepts any sequence of strings."""
     column_names: dict[str, Names] = field(default_factory=dict)
-    """What the source calls the columns of category, attributes, edge_category, edge_attributes, targets and table."""
+    """The column names in the source, of category, attributes, edge_category, edge_attributes, targets and table."""
     featurizer: dict[str, Any] | None = None
-    """How raw inputs (SMILES) became these graphs, as `MoleculeFeaturizer.to_json` gives it; None for other sets."""
+    """How SMILES were converted to these graphs, from `MoleculeFeaturizer.to_json`; None for other sets."""
     task: str = "classification"
     """What is predicted for a graph: "classification" (its class `y`), "regression" or "multilabel" (its `targets`)."""
     targets: NDArray[np.float64] | None = None
     """[G, T] target columns of regression or multi-label tasks; NaN where a value is missing."""
     table: Texts | None = None
-    """[G · K] the fields of K further columns of the source, graph by graph. `column` gives one of them."""
+    """[G · K] the fields of K further columns of the source, graph by graph. `column` returns one of them."""
     directed: bool = False
-    """Whether edges have a direction. Every edge is stored both ways all the same; the weight of a way that does not
-    exist is 0."""
+    """Whether edges have a direction. Every edge is stored in both directions even then; a direction that does not
+    exist has weight 0."""
     dropped: dict[str, int] = field(default_factory=dict)
-    """How this differs from its source, by name: "self-loops", "repeated edges", "one-way edges completed"."""
+    """What was changed when the source was read, as counts: "self-loops" and "repeated edges" that were removed,
+    "one-way edges completed"."""
     checked: InitVar[bool] = False
-    """True skips the checks: for arrays that passed them before."""
+    """True skips the checks, for arrays that have passed them before."""
 
     def __post_init__(self, checked: bool) -> None:
         for name in check.TEXTS:
@@ -97,7 +100,7 @@ class GraphSet:
         return self.n_graphs
 
     def __getitem__(self, which: int | slice | NDArray[Any] | Sequence[int]) -> "GraphSet":
-        """A set of one graph by its number, or of several by numbers or a mask, as scikit-learn's splitters ask."""
+        """The graph with this number, or the graphs of a slice, a list of numbers or a mask, as a set."""
         if isinstance(which, int | np.integer):
             if not -self.n_graphs <= which < self.n_graphs:
                 raise IndexError(f"{self.name} has {self.n_graphs} graphs")
@@ -111,42 +114,42 @@ class GraphSet:
 
     @property
     def n_nodes(self) -> int:
-        """N, the nodes of all graphs."""
+        """N, the number of nodes of all graphs."""
         return len(self.edge_ptr) - 1
 
     @property
     def n_edges(self) -> int:
-        """E, the stored entries: twice the undirected edges."""
+        """E, the number of stored edges: twice the number of undirected edges."""
         return len(self.edge_disp)
 
     @property
     def n_classes(self) -> int:
-        """The number of classes that have a name, whether or not a graph is in each."""
+        """The number of class names; a class may be empty."""
         return len(self.class_names)
 
     @property
     def is_labelled(self) -> bool:
-        """Whether the classes are known. Graphs without can be predicted and explained, not learned from."""
+        """Whether the classes or targets are known. Other graphs can be predicted and explained, not learned from."""
         return self.n_classes > 0 or self.targets is not None
 
     @property
     def family(self) -> str:
-        """What kind of graphs these are taken for: molecules, social, or what the catalogue says of their name."""
+        """The kind of graphs: the catalogue's, by name; for other names "molecules" or "social"."""
         return family_of(self.name, labelled=self.category is not None)
 
     @property
     def has_own_attributes(self) -> bool:
-        """Whether nodes have attributes that the paper's protocol says nothing of: in sets outside the catalogue."""
+        """Whether nodes have attributes and the set is not in the catalogue, so no protocol says to ignore them."""
         return self.attributes is not None and self.name not in CATALOGUE
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
-        """[G] nodes of each graph."""
+        """[G] the number of nodes of each graph."""
         return np.diff(self.node_ptr)
 
     @cached_property
     def degree(self) -> NDArray[np.int64]:
-        """[N] neighbours of each node."""
+        """[N] the number of neighbours of each node."""
         return np.diff(self.edge_ptr)
 
     @property
@@ -175,12 +178,12 @@ class GraphSet:
         directed: bool = False,
         **node_columns: Any,
     ) -> "GraphSet":
-        """A set from edge lists in any order, with self-loops, repeats and one-way edges.
+        """Build a set from edge lists in any order, with self-loops, repeats and one-way edges.
 
-        `sizes` [G] are the nodes of each graph; `source` and `target` number the nodes of the whole set from 0. Loops
-        and repeats (the first stays) are taken out, a missing reverse is added with its edge's columns, and `dropped`
-        counts all three. With `directed`, such a reverse has weight 0. Any other field of a GraphSet may be given by
-        name.
+        `sizes` [G] are the numbers of nodes of the graphs; `source` and `target` number the nodes of the whole set from
+        0. Self-loops and repeats (after the first) are removed, and a missing reverse edge is added with the columns of
+        its edge; `dropped` counts all three. With `directed`, an added reverse has weight 0. All other fields of a
+        GraphSet are keyword arguments.
         """
         labels = build.whole("y", y)
         node_ptr = build.pointer(build.whole("sizes", sizes))
@@ -210,9 +213,9 @@ class GraphSet:
         )
 
     def subset(self, ids: Iterable[int] | NDArray[Any]) -> "GraphSet":
-        """The graphs `ids`, in that order, with the names of all classes and categories kept."""
+        """The graphs `ids`, in that order. The names of all classes and categories are kept."""
         chosen = check.graph_ids(self, ids)
-        # Only what is asked for is touched: the arrays may lie on disk, and be far larger than memory.
+        # Read only what is needed: the arrays may be memory-mapped and larger than memory.
         sizes = np.asarray(self.node_ptr[chosen + 1] - self.node_ptr[chosen])
         nodes = build.ranges(self.node_ptr[chosen], sizes)
         degree = np.asarray(self.edge_ptr[nodes + 1] - self.edge_ptr[nodes])
@@ -248,85 +251,71 @@ class GraphSet:
         )
 
     def stretches(self, size: int) -> Iterator[tuple[int, int]]:
-        """First graph and the one after the last of consecutive stretches, each of about `size` nodes and edges."""
+        """Yield consecutive ranges of graphs (first, last + 1), each with about `size` nodes and edges."""
         load = self.node_ptr[1:] + self.edge_ptr[self.node_ptr[1:]]
         cuts = np.searchsorted(load, np.arange(size, load[-1] if len(load) else 0, size))
         yield from pairwise(np.unique(np.concatenate([[0], cuts, [self.n_graphs]])).tolist())
 
     @property
     def is_mapped(self) -> bool:
-        """Whether the arrays lie on disk and may be larger than memory."""
+        """Whether the arrays are memory-mapped and may be larger than memory."""
         return isinstance(self.edge_ptr, np.memmap)
 
     @classmethod
     def join(cls, sets: Sequence["GraphSet"], name: str | None = None) -> "GraphSet":
-        """The graphs of several sets, one set after another; they must have the same columns and names."""
+        """Concatenate sets. They must have the same columns and names."""
         return join.join(sets, name)
 
     def relabelled(self, y: ArrayLike, class_names: Names) -> "GraphSet":
-        """The same graphs with other classes, y [G] of codes into the names."""
+        """The same graphs with other classes: y [G] are indices into `class_names`."""
         labels = build.whole("y", y)
         named = {what: names for what, names in self.column_names.items() if what != "targets"}
         plain: dict[str, Any] = {"task": "classification", "targets": None, "column_names": named}
         return replace(self, y=labels, class_names=class_names, **plain, checked=False)
 
-    def with_targets(self, targets: ArrayLike, names: Names | None = None, task: str | None = None) -> "GraphSet":
+    def with_targets(
+        self, targets: ArrayLike, names: Sequence[str] | None = None, task: str | None = None
+    ) -> "GraphSet":
         """The same graphs with target columns [G] or [G, T] instead of classes; NaN means a missing value.
 
-        Without `task`, columns that hold only 0 and 1 are a multi-label task if there are several, and regression
-        otherwise.
+        Without `task`, two or more columns that contain only 0 and 1 are a multi-label task; all others are regression.
         """
-        values = np.asarray(targets, dtype=np.float64)
-        values = values[:, None] if values.ndim == 1 else values
-        if task is None:
-            binary = values.shape[1] > 1 and np.isin(values[~np.isnan(values)], (0.0, 1.0)).all()
-            task = "multilabel" if binary else "regression"
-        named = {what: known for what, known in self.column_names.items() if what != "targets"}
-        named |= {} if names is None else {"targets": tuple(names)}
-        unknown = np.full(self.n_graphs, -1, np.int64)
-        changes: dict[str, Any] = {
-            "task": task,
-            "targets": values,
-            "column_names": named,
-            "y": unknown,
-            "class_names": (),
-        }
-        return replace(self, **changes, checked=False)
+        return replaced_targets(self, *checked_targets(self, targets, names), task)
 
     @property
     def target_names(self) -> Names:
-        """The names of the target columns; "target 0", "target 1", … where the source gives none."""
+        """The names of the target columns; "target 0", "target 1", … if the source has none."""
         count = 0 if self.targets is None else self.targets.shape[1]
         return self.column_names.get("targets") or tuple(f"target {column}" for column in range(count))
 
     def column(self, name: str) -> list[str]:
-        """[G] the fields of a further column of the source; empty where the source has none."""
+        """[G] the fields of a further column of the source; empty where a graph has none."""
         return further.column(self, name)
 
     def save(self, folder: str | Path) -> None:
-        """Write the set as a folder of .npy files and `graphset.json`; the folder appears whole or not at all."""
+        """Write the set to a folder of .npy files and `graphset.json`. If this fails, the folder is unchanged."""
         store.save(self, Path(folder))
 
     @classmethod
     def load(cls, folder: str | Path, *, mmap: bool = False, checked: bool | None = None) -> "GraphSet":
-        """Read a saved set; with `mmap` the arrays stay on disk and only what is touched is read.
+        """Read a saved set. With `mmap`, the arrays are memory-mapped.
 
-        Checking reads everything, so it is left out for memory-mapped arrays unless `checked=False` asks for it.
+        The checks read all data, so they are skipped for memory-mapped arrays unless `checked` is False.
         """
         return cls(**store.load(Path(folder), mmap), checked=mmap if checked is None else checked)
 
     @classmethod
     def from_pyg(cls, graphs: Sequence["Data"], name: str, **names: Any) -> "GraphSet":
-        """A set from PyG `Data` objects; see `cgipool.data.convert_pyg` for the keys."""
+        """Convert PyG `Data` objects. `cgipool.data.convert_pyg` describes the keys."""
         from cgipool.data import convert_pyg
 
         return convert_pyg.from_pyg(graphs, name, **names)
 
     def to_pyg(self) -> list["Data"]:
-        """The graphs as PyG `Data` objects; `from_pyg` takes them back without loss.
+        """Convert to PyG `Data` objects. `from_pyg` restores the same set.
 
-        `x` holds the one-hot labels and the attributes of the nodes as floats; of nodes with neither, the one-hot
-        degree, with a column for every degree up to the largest of this set.
+        `x` contains the one-hot labels and the attributes of the nodes as floats. For nodes with neither it contains
+        the one-hot degree, with a column for every degree up to the maximum of this set.
         """
         from cgipool.data import convert_pyg
 
@@ -334,13 +323,13 @@ class GraphSet:
 
     @classmethod
     def from_networkx(cls, graphs: Sequence["networkx.Graph"], name: str, **names: Any) -> "GraphSet":
-        """A set from networkx graphs; see `cgipool.data.convert_networkx` for the keys."""
+        """Convert networkx graphs. `cgipool.data.convert_networkx` describes the keys."""
         from cgipool.data import convert_networkx
 
         return convert_networkx.from_networkx(graphs, name, **names)
 
     def to_networkx(self) -> list["networkx.Graph"]:
-        """The graphs as networkx graphs; `from_networkx` takes them back without loss."""
+        """Convert to networkx graphs. `from_networkx` restores the same set."""
         from cgipool.data import convert_networkx
 
         return convert_networkx.to_networkx(self)

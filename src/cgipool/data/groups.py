@@ -1,53 +1,67 @@
-"""How graphs are dealt to the sides of a split: by the shares of labels, or in whole groups.
+"""Assigns graphs to the sides of a split: in proportion to their labels, or in whole groups.
 
-Groups are graphs without a difference, scaffolds, and clusters of molecules.
+A group is a class of indistinguishable graphs, the molecules with one scaffold, or a cluster of similar molecules.
+Scaffolds and clusters need RDKit, the extra `chem`, which is imported only when they are asked for.
 """
 
 import heapq
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cgipool.data.columns import is_molecules
 from cgipool.data.describe import wl_classes
 from cgipool.data.graphs import GraphSet
 from cgipool.errors import UserError
 
+if TYPE_CHECKING:
+    from rdkit import Chem
+    from scipy.sparse import csr_array
+
 Ids = NDArray[np.int64]
 
+SIMILAR = 0.4
+"""Minimum similarity of a cluster's molecules to its centre: a distance of 0.6, the default of DeepChem's splitter."""
+
+RADIUS, BITS = 2, 2048
+"""Radius and length of ECFP4 fingerprints."""
+
+BLOCK = 256
+"""Number of molecules that are compared with all others at a time."""
+
 GROUPS = {"distinct": "distinct graphs", "scaffold": "scaffolds", "cluster": "clusters"}
-"""Kinds of splits that keep groups together, and what the groups are."""
+"""Kinds of splits that keep groups together, and the names of the groups."""
 
 
 def group_numbers(graphs: GraphSet, kind: str) -> Ids:
     """[G] the number of each graph's group."""
     if kind == "scaffold":
-        from cgipool.data.molecule_groups import scaffold_numbers  # RDKit, which only molecules need
-
         return scaffold_numbers(graphs)
     if kind == "cluster":
-        from cgipool.data.molecule_groups import cluster_numbers
-
         return cluster_numbers(graphs)
     return wl_classes(graphs)
 
 
 def sizes_of(n: int) -> Ids:
-    """[3] how many of n graphs train, validate and test: ⌊0.8 n⌋, ⌊0.1 n⌋ and the rest."""
+    """[3] the numbers of training, validation and test graphs among n: ⌊0.8 n⌋, ⌊0.1 n⌋ and the rest."""
     train, val = n * 8 // 10, n // 10
     return np.array([train, val, n - train - val])
 
 
 def generator_of(seed: int, index: int) -> np.random.Generator:
-    """The source of the draws of one split."""
+    """The random generator of one split."""
     if seed < 0 or index < 0:
         raise UserError(f"seed and split number must not be negative: {seed}, {index}")
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, index])))
 
 
 def side_of_class(members: Ids, sizes: Ids, generator: np.random.Generator) -> Ids:
-    """[classes] side of each class of twins, drawn by the room left on the sides, large classes first.
+    """[groups] the side of each group, large groups first, drawn with probabilities proportional to the remaining sizes
+    of the sides where the group fits.
 
-    The classes of one graph come last and fill what is left, so the sizes are met wherever enough of them exist.
+    Groups of one graph come last and fill the sides, so the sizes are exact if there are enough of them.
     """
     side = np.empty(len(members), dtype=np.int64)
     room = sizes.copy()
@@ -67,7 +81,7 @@ def side_of_class(members: Ids, sizes: Ids, generator: np.random.Generator) -> I
 
 
 def sides_of_groups(group: Ids, generator: np.random.Generator) -> Ids:
-    """[G] the side of each graph: whole groups, sizes as near 80, 10 and 10 % as that allows, and no side empty."""
+    """[G] the side of each graph: whole groups, sizes as close to 80, 10 and 10 % as possible, and no side empty."""
     members = np.bincount(group)
     side = side_of_class(members, sizes_of(len(group)), generator)
     order = generator.permutation(len(members))
@@ -80,7 +94,7 @@ def sides_of_groups(group: Ids, generator: np.random.Generator) -> Ids:
 
 
 def folds_of_groups(graphs: GraphSet, k: int, kind: str, generator: np.random.Generator) -> Ids:
-    """[G] the fold of each graph: whole groups, the largest first, each into the fold that has fewest graphs. Groups of
+    """[G] the fold of each graph: whole groups, the largest first, each into the fold with the fewest graphs. Groups of
     equal size come in random order."""
     group = group_numbers(graphs, kind)
     members = np.bincount(group)
@@ -102,10 +116,11 @@ QUANTILES, RARE = 10, 10
 
 
 def strata_of(graphs: GraphSet) -> Ids:
-    """[G] the groups that a stratified split keeps in proportion.
+    """[G] the stratum of each graph; a stratified split keeps the proportions of strata.
 
-    Classes; deciles of the first target column of a regression, with missing values apart; combinations of labels of a
-    multi-label task, the rare ones together (only where graphs are held back: splits and folds use `sides_by_labels`).
+    Strata are classes; for regression, deciles of the first target column, and one for missing values; for multi-label
+    tasks, combinations of labels, with the rare ones combined (only for `holdout`: splits and folds use
+    `sides_by_labels`).
     """
     if graphs.targets is None:
         return graphs.y
@@ -122,12 +137,12 @@ def strata_of(graphs: GraphSet) -> Ids:
 
 
 def sides_by_shares(y: Ids, sizes: Ids, generator: np.random.Generator) -> Ids:
-    """[G] side of each graph: each class within one graph of its share, the sides of exactly these sizes."""
+    """[G] the side of each graph. Sides have exactly these sizes, and classes their proportion up to one graph."""
     members = np.bincount(y)
     quota = np.outer(members, sizes) // len(y)
     room = sizes - quota.sum(axis=0)
     for c, left in enumerate(members - quota.sum(axis=1)):
-        # Handing a class's left-over graphs to the sides that lack most always comes out even (Gale and Ryser).
+        # Giving the remaining graphs of a class to the sides that lack most always works out (Gale and Ryser).
         lacking = np.argsort(-room, kind="stable")[:left]
         quota[c, lacking] += 1
         room[lacking] -= 1
@@ -138,10 +153,10 @@ def sides_by_shares(y: Ids, sizes: Ids, generator: np.random.Generator) -> Ids:
 
 
 def sides_by_labels(labels: NDArray[np.bool_], sizes: Ids, generator: np.random.Generator) -> Ids:
-    """[G] the side of each graph by iterative stratification (Sechidis et al. 2011); labels [G, T] are where it is 1.
+    """[G] the side of each graph by iterative stratification (Sechidis et al. 2011); labels [G, T] are True for 1.
 
     The rarest label comes first: each of its graphs goes to the side that lacks most graphs with this label. Graphs
-    without a label fill what is left.
+    without a label fill the sides.
     """
     n = len(labels)
     lacking = np.outer(labels.sum(0), sizes / n)
@@ -156,3 +171,100 @@ def sides_by_labels(labels: NDArray[np.bool_], sizes: Ids, generator: np.random.
             room[chosen] -= 1
     side[generator.permutation(np.flatnonzero(side < 0))] = np.repeat(np.arange(len(sizes)), room.astype(np.int64))
     return side
+
+
+def scaffolds_of(molecules: Iterable[str] | GraphSet) -> Iterator[str]:
+    """The Bemis–Murcko scaffold of each molecule, as canonical SMILES without stereo.
+
+    A scaffold is a molecule without its side chains: its rings and the chains between them. All molecules without a
+    ring share the empty scaffold.
+    """
+    from cgipool.data.molecules import MurckoScaffold, rdBase
+
+    with rdBase.BlockLogs():
+        for molecule in molecules_of(molecules):
+            yield MurckoScaffold.MurckoScaffoldSmiles(mol=molecule, includeChirality=False)
+
+
+def _parsed(smiles: Iterable[str]) -> "Iterable[Chem.Mol]":
+    from cgipool.data.molecules import NotAMoleculeError, parse_smiles
+
+    for number, text in enumerate(smiles):
+        try:
+            yield parse_smiles(text)
+        except NotAMoleculeError as error:
+            raise UserError(f"molecule {number}, {text!r}: {error}") from None
+
+
+def scaffold_numbers(molecules: Iterable[str] | GraphSet) -> Ids:
+    """[N] the number of each molecule's scaffold, in the order of first appearance."""
+    number: dict[str, int] = {}
+    found = scaffolds_of(molecules)
+    return np.fromiter((number.setdefault(scaffold, len(number)) for scaffold in found), np.int64)
+
+
+def molecules_of(molecules: Iterable[str] | GraphSet) -> "Iterable[Chem.Mol]":
+    """The molecules of SMILES, or of a set, rebuilt from its columns without isotopes and stereo."""
+    if not isinstance(molecules, GraphSet):
+        return _parsed(molecules)
+    graphs = molecules
+    if not is_molecules(graphs):
+        lacks = "does not have the columns of a set of molecules"
+        raise UserError(f"{graphs.name} {lacks}, so it has no scaffolds or clusters to split by")
+    return (_sanitised(graphs, g) for g in range(graphs.n_graphs))
+
+
+def _sanitised(graphs: GraphSet, g: int) -> "Chem.Mol":
+    from cgipool.data.molecules import Chem, parse_smiles, rebuilt
+
+    try:
+        built = rebuilt(graphs, g)
+        Chem.SanitizeMol(built)
+    except (KeyError, ValueError, RuntimeError):
+        raise UserError(f"graph {g} of {graphs.name} cannot be rebuilt as a molecule; give the SMILES") from None
+    # Explicit hydrogen counts would leave radicals where side chains are cut off; a SMILES has implicit ones.
+    return parse_smiles(Chem.MolToSmiles(built))
+
+
+def cluster_numbers(molecules: Iterable[str] | GraphSet, similar: float = SIMILAR) -> Ids:
+    """[N] the number of each molecule's cluster by the algorithm of Butina (1999), the largest cluster first.
+
+    The first cluster is the molecule with the most neighbours and these neighbours: all molecules whose Tanimoto
+    similarity of ECFP4 fingerprints is at least `similar`. This is repeated with the remaining molecules. Ties keep
+    input order.
+    """
+    bits = _fingerprints(molecules)
+    near = _neighbours(bits, similar)
+    cluster = np.full(bits.shape[0], -1, np.int64)
+    for centre in np.argsort([-len(places) for places in near], kind="stable"):
+        if cluster[centre] < 0:
+            free = near[centre][cluster[near[centre]] < 0]
+            cluster[free] = cluster.max() + 1
+    return cluster
+
+
+def _fingerprints(molecules: Iterable[str] | GraphSet) -> "csr_array":
+    """[N, BITS] 1 where a molecule has a bit."""
+    from rdkit.Chem import rdFingerprintGenerator
+    from scipy.sparse import csr_array
+
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=BITS)
+    rows = [np.array(generator.GetFingerprint(molecule).GetOnBits(), np.int32) for molecule in molecules_of(molecules)]
+    ptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int32)
+    places = np.concatenate([np.empty(0, np.int32), *rows])
+    return csr_array((np.ones(len(places), np.int32), places, ptr), shape=(len(rows), BITS))
+
+
+def _neighbours(bits: "csr_array", similar: float) -> list[Ids]:
+    """For each molecule the similar ones, itself included. Molecules without any bit are similar to each other."""
+    size = bits.sum(1)
+    every, near = bits.T.tocsr(), []
+    for start in range(0, bits.shape[0], BLOCK):
+        shared = (bits[start : start + BLOCK] @ every).tocsr()
+        rows = start + np.repeat(np.arange(shared.shape[0]), np.diff(shared.indptr))
+        close = shared.data >= similar * (size[rows] + size[shared.indices] - shared.data)
+        for i in range(shared.shape[0]):
+            span = slice(shared.indptr[i], shared.indptr[i + 1])
+            found = np.sort(shared.indices[span][close[span]]).astype(np.int64)
+            near.append(found if size[start + i] else np.flatnonzero(size == 0))
+    return near

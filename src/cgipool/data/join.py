@@ -1,4 +1,4 @@
-"""Several sets as one."""
+"""Concatenate sets, and build a set from graphs one by one."""
 
 from array import array
 from collections import Counter
@@ -22,14 +22,14 @@ COLUMNS = ("category", "attributes", "edge_weight", "edge_category", "edge_attri
 
 
 def join(sets: Sequence["GraphSet"], name: str | None = None) -> "GraphSet":
-    """The graphs of all sets, in order; an error unless they have the same columns and names."""
+    """The graphs of all sets, in order. Raise UserError unless the sets have the same columns and names."""
     from cgipool.data.graphs import GraphSet
 
     if not sets:
         raise UserError("there are no graphs to join")
     first = sets[0]
     for other in sets[1:]:
-        check_alike(first, other)
+        check_same_columns(first, other)
         for what in LABELS:
             if getattr(other, f"{what}_names") != getattr(first, f"{what}_names"):
                 raise _different(first, other, f"{what}_names")
@@ -81,36 +81,37 @@ def _table(sets: Sequence["GraphSet"], shared: Names) -> Texts:
 
 def _texts(sets: Sequence["GraphSet"], what: str, counts: Sequence[int]) -> Texts | None:
     """Ids or names of all sets; empty texts for a set that has none."""
-    held = [getattr(part, what) for part in sets]
-    if all(texts is None for texts in held):
+    parts = [getattr(part, what) for part in sets]
+    if all(texts is None for texts in parts):
         return None
-    return Texts.join([Texts.of([""] * n) if texts is None else texts for texts, n in zip(held, counts, strict=True)])
+    return Texts.join([Texts.of([""] * n) if texts is None else texts for texts, n in zip(parts, counts, strict=True)])
 
 
 def merge(sets: Sequence["GraphSet"]) -> "GraphSet":
-    """The parts of one set; each names the labels that occur in it. Counts of dropped parts are added up."""
+    """Concatenate the parts of one set. Each part has the names of its own labels. The counts in `dropped` are added
+    up."""
     if len(sets) == 1:
         return sets[0]
     changes: list[dict[str, Any]] = [{} for _ in sets]
     for what in LABELS:
-        held = [getattr(part, what) for part in sets]
-        if any(codes is None for codes in held):
+        columns = [getattr(part, what) for part in sets]
+        if any(codes is None for codes in columns):
             continue
         union = Union()
-        coded = [union.add(codes, getattr(part, f"{what}_names")) for codes, part in zip(held, sets, strict=True)]
+        coded = [union.add(codes, getattr(part, f"{what}_names")) for codes, part in zip(columns, sets, strict=True)]
         for change, codes in zip(changes, coded, strict=True):
             change |= {what: union.in_order(codes), f"{what}_names": union.names}
-    alike = [replace(part, **change, checked=True) for part, change in zip(sets, changes, strict=True)]
+    recoded = [replace(part, **change, checked=True) for part, change in zip(sets, changes, strict=True)]
     dropped: Counter[str] = Counter()
     for part in sets:
         dropped.update(part.dropped)
-    return replace(join(alike), dropped=dict(dropped), checked=True)
+    return replace(join(recoded), dropped=dict(dropped), checked=True)
 
 
 class Union:
-    """The names of label columns in several sets, coded in the order in which they come.
+    """The names of label columns in several sets, coded in order of first appearance.
 
-    At the end the names are sorted, unless no set has names beyond those of the first: then their order stays.
+    At the end the names are sorted, unless all of them occur in the first set: then its order is kept.
     """
 
     def __init__(self) -> None:
@@ -119,7 +120,7 @@ class Union:
         self._new = False
 
     def add(self, codes: NDArray[np.int32], names: tuple[Names, ...]) -> NDArray[np.int32]:
-        """Codes [n, K] into the names of a set, as codes into the names of all sets so far."""
+        """Convert codes [n, K] into the names of one set to codes into the names of all sets so far."""
         if not self._tables:
             self._first = names
             self._tables = [{name: code for code, name in enumerate(column)} for column in names]
@@ -135,20 +136,20 @@ class Union:
 
     @property
     def names(self) -> tuple[Names, ...]:
-        """The names of each column, in their final order."""
+        """The names of each column in their final order."""
         return tuple(tuple(sorted(table, key=sort_key)) for table in self._tables) if self._new else self._first
 
     @property
     def is_ordered(self) -> bool:
-        """Whether the codes that `add` gave are those of `names`."""
+        """Whether the codes that `add` returned are already indices into `names`."""
         return not self._new or _stay(self._ranks())
 
     def in_order(self, codes: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Codes that `add` gave as codes into `names`."""
+        """Convert codes that `add` returned to indices into `names`."""
         return _recoded(codes, self._ranks()) if self._new else codes
 
     def _ranks(self) -> list[NDArray[np.int32]]:
-        """Per column, the place in `names` of each code that `add` gave."""
+        """For each column, the index in `names` of each code that `add` returned."""
         ranks = []
         for table, names in zip(self._tables, self.names, strict=True):
             rank = np.empty(len(table), np.int32)
@@ -157,21 +158,21 @@ class Union:
         return ranks
 
 
-def check_alike(one: "GraphSet", other: "GraphSet") -> None:
-    """An error unless two sets have the same classes and columns."""
+def check_same_columns(one: "GraphSet", other: "GraphSet") -> None:
+    """Raise UserError unless two sets have the same classes and columns."""
     if other.class_names != one.class_names:
         raise _different(one, other, "class_names")
     if other.task != one.task:
         raise _different(one, other, "tasks")
     if other.directed != one.directed:
-        raise UserError(f"of {one.name} and {other.name} only one is directed")
+        raise UserError(f"only one of {one.name} and {other.name} is directed")
     for what in COLUMNS:
         if _width(getattr(other, what)) != _width(getattr(one, what)):
             raise _different(one, other, f"columns_of_{what}")
 
 
 def _recoded(codes: NDArray[np.int32], ranks: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
-    """[n, K] the codes with each column's moved to other places; the same array where all stay."""
+    """[n, K] codes, mapped column by column; the same array if nothing changes."""
     if _stay(ranks):
         return codes
     return np.stack([rank[column] for rank, column in zip(ranks, codes.T, strict=True)], axis=1)
@@ -194,7 +195,7 @@ Coded = tuple[NDArray[np.int32] | None, tuple[Names, ...]]
 
 
 class GraphParts:
-    """Graphs, each as columns by the names that a GraphSet has for them; also size, source and target."""
+    """Graphs, each as a dictionary of columns under the field names of a GraphSet, with size, source and target."""
 
     def __init__(self, parts: Sequence[dict[str, Any]]) -> None:
         self.parts = parts
@@ -202,11 +203,11 @@ class GraphParts:
         self.rows = [len(part["source"]) for part in parts]
 
     def of_nodes(self, key: str, dtype: DTypeLike | None = None) -> NDArray[Any] | None:
-        """[N, K] the columns of all nodes; None where no graph has them."""
+        """[N, K] the columns of all nodes; None if no graph has them."""
         return self._end_to_end(key, self.sizes, dtype)
 
     def of_edges(self, key: str, dtype: DTypeLike | None = None) -> NDArray[Any] | None:
-        """[E, K] the columns of all edges; None where no graph has them."""
+        """[E, K] the columns of all edges; None if no graph has them."""
         return self._end_to_end(key, self.rows, dtype)
 
     def _end_to_end(self, key: str, counts: list[int], dtype: DTypeLike | None) -> NDArray[Any] | None:
@@ -214,7 +215,7 @@ class GraphParts:
         return values if values is None or dtype is None else values.astype(dtype)
 
     def ends(self, key: str) -> NDArray[np.int64]:
-        """[E] one end of all edges, in numbers of the whole set."""
+        """[E] one end of all edges, as node numbers of the whole set."""
         starts = np.cumsum(self.sizes, dtype=np.int64) - np.array(self.sizes, dtype=np.int64)
         ends = (part[key] + start for part, start in zip(self.parts, starts, strict=True))
         return np.concatenate([np.empty(0, np.int64), *ends])
@@ -228,7 +229,7 @@ class GraphParts:
         edge_category: Coded,
         directed: bool = False,
     ) -> "GraphSet":
-        """The set, with its labels as codes."""
+        """Build the set; the labels are given as codes."""
         from cgipool.data.graphs import GraphSet
 
         return GraphSet.from_edges(
@@ -260,7 +261,7 @@ def _alone(key: str, values: NDArray[Any] | None) -> NDArray[Any] | None:
 
 
 class _Numbers(dict[tuple[str, ...], int]):
-    """Numbers rows in the order in which they first come."""
+    """Numbers rows in order of first appearance."""
 
     def __missing__(self, row: tuple[str, ...]) -> int:
         number = self[row] = len(self)
@@ -268,8 +269,10 @@ class _Numbers(dict[tuple[str, ...], int]):
 
 
 class LabelColumns:
-    """Columns of names. Rows are numbered as they come, equal ones alike: there are few different ones, and one look-up
-    for a row is faster than one for each column. At the end the names of each column are coded in sorted order."""
+    """Columns of names, added row by row. At the end, the names of each column are coded in sorted order.
+
+    Equal rows share a number: there are few distinct rows, and one look-up per row is faster than one per column.
+    """
 
     def __init__(self, width: int) -> None:
         self._width = width
@@ -281,7 +284,7 @@ class LabelColumns:
         self._rows.extend(map(self._number.__getitem__, rows))
 
     def columns(self) -> tuple[NDArray[np.int32] | None, tuple[Names, ...]]:
-        """Codes [rows, columns] and the sorted names of each column; None where there is no column."""
+        """Codes [rows, columns] and the sorted names of each column; None without columns."""
         if not self._width:
             return None, ()
         codes, names = np.empty((len(self._number), self._width), np.int32), []
@@ -307,20 +310,19 @@ class GraphSetBuilder:
         self._first = 0
 
     def add(self, size: int, ends: Iterable[tuple[int, int]]) -> None:
-        """Add a graph of `size` nodes and these edges, whose ends count from 0 within the graph."""
+        """Add a graph of `size` nodes and these edges; nodes are numbered from 0 within the graph."""
         first = self._first
         self._ends.extend(first + end for pair in ends for end in pair)
         self._sizes.append(size)
         self._first += size
 
     def add_attributes(self, nodes: NDArray[np.float32], edges: NDArray[np.float32]) -> None:
-        """Add float columns of the nodes of a graph, and of its edges, of which each is given once but added in both
-        directions, one after the other."""
+        """Add float columns of the nodes and edges of a graph. Each edge is given once and added in both directions."""
         self._floats[0].append(nodes)
         self._floats[1].extend((edges, edges))
 
     def graph_set(self, name: str, y: Sequence[int], class_names: Names, **columns: Any) -> "GraphSet":
-        """The set of all graphs added; `columns` are further fields of a GraphSet."""
+        """Build the set of all graphs that were added; `columns` are further fields of a GraphSet."""
         from cgipool.data.graphs import GraphSet
 
         category, category_names = self.nodes.columns()

@@ -1,8 +1,7 @@
-"""Molecules as graphs: atoms are nodes, bonds are edges. Needs RDKit, the extra `chem`.
+"""Convert molecules to graphs: atoms are nodes, bonds are edges. Needs RDKit, the extra `chem`.
 
-Hydrogens are not nodes but a count at their atom, except where RDKit keeps them as atoms: isotopes ([2H]), H2 and the
-like. Stereo is given by CIP labels, which do not depend on how a SMILES is written. Atom maps and coordinates are not
-used.
+Hydrogens are a count at their atom, not nodes, unless RDKit keeps them as atoms: isotopes ([2H]), H2 and a few others.
+Stereo is given by CIP labels, which do not depend on how a SMILES is written. Atom maps and coordinates are not used.
 """
 
 import importlib
@@ -27,22 +26,22 @@ from cgipool.errors import UserError, excerpt
 try:
     from rdkit import Chem, rdBase
     from rdkit.Chem import rdCIPLabeler, rdMolDescriptors
-    from rdkit.Chem.Scaffolds import MurckoScaffold as MurckoScaffold  # used by `scaffolds`
+    from rdkit.Chem.Scaffolds import MurckoScaffold as MurckoScaffold  # used in groups.py
 except ImportError:
     raise UserError("molecules need RDKit: pip install 'cgipool[chem]'") from None
 
 Column = tuple[int, Callable[[Any], str]]
-"""The version of a column, raised when it gives another value for the same atom or bond, and how a value is read."""
+"""The version of a column, which increases when its values change, and the function that reads a value."""
 
 CIP_STEPS = 100_000
-"""After so many steps a label that the CIP rules have not settled is "unknown"; drugs take some hundreds."""
+"""Maximum number of steps of the CIP rules, after which a label is "unknown". Drugs need a few hundred."""
 
 
 def _stereo(thing: Any) -> str:
     return thing.GetProp("_CIPCode") if thing.HasProp("_CIPCode") else "none"
 
 
-# Tables, since these functions run for every atom and bond.
+# Look-up tables, because these functions run for every atom and bond.
 _YES = {False: "no", True: "yes"}
 _HYBRIDISATION = {kind: str(kind).lower() for kind in Chem.HybridizationType.values.values()}
 _BOND_TYPE = {kind: str(kind).lower() for kind in Chem.BondType.values.values()}
@@ -60,8 +59,7 @@ ATOM: dict[str, Column] = {
     "mass": (1, lambda atom: str(round(atom.GetMass()))),
 }
 """The node label columns, in order. The degree counts neighbours in the graph; chirality is R, S, r, s or none. The
-mass is a category because, isotopes apart, it follows from the element: as a number it would add nothing to a one-hot
-element in a linear layer, and as a category it tells isotopes apart."""
+mass is a category because it only adds information for isotopes: otherwise it follows from the element."""
 
 BOND: dict[str, Column] = {
     "type": (1, lambda bond: _BOND_TYPE[bond.GetBondType()]),
@@ -72,24 +70,25 @@ BOND: dict[str, Column] = {
 """The edge label columns, in order. Stereo is that of double bonds: E, Z or none."""
 
 Own = Callable[[Any], Mapping[str, Any]]
-"""Features of a user's own: takes an RDKit molecule and returns numbers, "atoms" [atoms, K] and "bonds" [bonds, K] in
-RDKit's order, or one of them."""
+"""A user's function for further features: takes an RDKit molecule and returns numbers, "atoms" [atoms, K] and "bonds"
+[bonds, K] in RDKit's order, or one of them."""
 
 
 class NotAMoleculeError(UserError):
-    """Text that RDKit cannot read as a molecule; the message is the reason alone."""
+    """Text that RDKit cannot read as a molecule. The message is only the reason."""
 
 
 @dataclass(frozen=True)
 class MoleculeFeaturizer:
-    """A fixed map from molecules to graphs, which can be kept as JSON and applied to new molecules."""
+    """A fixed map from molecules to graphs, which can be saved as JSON and applied to new molecules."""
 
     largest_fragment: bool = False
-    """Keep only the fragment with the most heavy atoms: salts and solvents go. Otherwise all stay, as components."""
+    """Keep only the fragment with the most heavy atoms, which removes salts and solvents. By default all fragments are
+    kept, as components of the graph."""
     own: str | None = None
     """A function of your own, MODULE:FUNCTION, whose numbers become attributes of atoms and bonds; see `Own`."""
     atoms: Names = field(default=tuple(ATOM), kw_only=True)
-    """The node label columns; molecules that earlier versions read have fewer."""
+    """The node label columns; earlier versions had fewer."""
     bonds: Names = field(default=tuple(BOND), kw_only=True)
     """The edge label columns."""
 
@@ -98,11 +97,11 @@ class MoleculeFeaturizer:
         return None if self.own is None else OwnFeatures(self.own)
 
     def graph(self, smiles: str) -> GraphSet:
-        """A set of this one molecule."""
+        """A set with only this molecule."""
         return self.graphs([smiles], name=smiles)
 
     def graphs(self, smiles: Iterable[str], name: str = "molecules") -> GraphSet:
-        """A set of these molecules, of unknown class; the first that is none is an error with its number from 0."""
+        """A set of these molecules, without classes. Raise UserError for the first text that is not a molecule."""
         builder = self.builder()
         count = 0
         for text in smiles:
@@ -121,34 +120,32 @@ class MoleculeFeaturizer:
         class_names: Names,
         graph_ids: Sequence[str] | None = None,
     ) -> GraphSet:
-        """The set of the molecules that were added."""
+        """Build the set of the molecules that were added."""
         names = {"category": self.atoms, "edge_category": self.bonds}
         columns: dict[str, Any] = {"column_names": names, "featurizer": self.to_json()}
         return builder.graph_set(name, y, class_names, graph_ids=graph_ids, **columns)
 
     def builder(self) -> GraphSetBuilder:
-        """An empty set in the making, with these columns."""
+        """An empty builder with these columns."""
         widths = (0, 0) if self._own is None else self._own.widths
         return GraphSetBuilder(len(self.atoms), len(self.bonds), *widths)
 
     def trim(self, molecule: "Chem.Mol") -> "Chem.Mol":
-        """The molecule itself, or its largest fragment where that was asked for and there are several.
-
-        Among fragments with as many heavy atoms the heavier one is taken, then the last by canonical SMILES.
-        """
+        """The molecule, or its largest fragment if `largest_fragment` is set. Ties in the number of heavy atoms are
+        broken by weight, then by canonical SMILES (the last one wins)."""
         if not self.largest_fragment:
             return molecule
         try:
             with rdBase.BlockLogs():
                 fragments = Chem.GetMolFrags(molecule, asMols=True)
         except Chem.MolSanitizeException as error:
-            raise NotAMoleculeError(f"its fragments are no molecules: {excerpt(str(error))}") from None
+            raise NotAMoleculeError(f"a fragment is not a molecule: {excerpt(str(error))}") from None
         return molecule if len(fragments) == 1 else max(fragments, key=_weight)
 
     def add(self, builder: GraphSetBuilder, molecule: "Chem.Mol") -> None:
-        """Add a molecule to a set in the making."""
+        """Add a molecule to a builder."""
         _label_stereo(molecule)
-        # By number: RDKit's iterators are written in Python.
+        # By index, because RDKit's iterators are slow: they are written in Python.
         atoms = list(map(molecule.GetAtomWithIdx, range(molecule.GetNumAtoms())))
         bonds = list(map(molecule.GetBondWithIdx, range(molecule.GetNumBonds())))
         ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in bonds]
@@ -164,7 +161,7 @@ class MoleculeFeaturizer:
         return (ATOM, self.atoms), (BOND, self.bonds)
 
     def to_json(self) -> dict[str, Any]:
-        """The featuriser as plain values; the version of RDKit is a note, its perception may differ between them."""
+        """The featurizer as plain values, with the version of RDKit for information."""
         atoms, bonds = (
             [{"name": name, "version": known[name][0]} for name in names] for known, names in self._columns()
         )
@@ -174,18 +171,18 @@ class MoleculeFeaturizer:
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> "MoleculeFeaturizer":
-        """The featuriser that `to_json` wrote; one with columns that this version does not know is an error. One with a
-        function of the user's own imports it, which runs the code of its module."""
+        """The featurizer that `to_json` wrote. Raise UserError for columns that this version does not know. A user's
+        own function is imported, which runs the code of its module."""
         if not isinstance(plain, dict) or not isinstance(plain.get("largest_fragment"), bool):
-            raise UserError("not a saved molecule featuriser")
+            raise UserError("not a saved molecule featurizer")
         if plain.get("featurizer") != "molecules":
-            raise UserError(f"a featuriser of another kind: {excerpt(str(plain.get('featurizer')))}")
+            raise UserError(f"a featurizer of another kind: {excerpt(str(plain.get('featurizer')))}")
         names: dict[str, Names] = {}
         for key, known in (("atoms", ATOM), ("bonds", BOND)):
             versions = {name: {"name": name, "version": version} for name, (version, _) in known.items()}
             given = plain.get(key)
             if not isinstance(given, list) or not given or any(column not in versions.values() for column in given):
-                raise UserError(f"a featuriser with other {key} than this version of cgipool makes: {given}")
+                raise UserError(f"the featurizer has {key} that this version of cgipool does not know: {given}")
             names[key] = tuple(column["name"] for column in given)
         own = plain.get("own") or {}
         made = cls(plain["largest_fragment"], own.get("function"), **names)
@@ -198,7 +195,7 @@ class MoleculeFeaturizer:
 
 
 class OwnFeatures:
-    """A user's function, whose results are checked: as many rows as atoms or bonds, and always the same columns."""
+    """A user's function. Its results are checked: one row per atom or bond, and always the same columns."""
 
     def __init__(self, name: str) -> None:
         self.name, self._function = name, _function_at(name)
@@ -245,7 +242,7 @@ class OwnFeatures:
 def _function_at(name: str) -> Own:
     module, _, attribute = name.partition(":")
     if not (attribute.isidentifier() and all(map(str.isidentifier, module.split(".")))):
-        raise UserError(f"featurizer {excerpt(name)!r}: a function of your own is named as package.module:function")
+        raise UserError(f"featurizer {excerpt(name)!r}: name your own function as package.module:function")
     if os.getcwd() not in sys.path:  # a command also looks into the working folder, as `python -m` does
         sys.path.append(os.getcwd())
     try:
@@ -258,8 +255,8 @@ def _function_at(name: str) -> Own:
 
 
 def rebuilt(graphs: GraphSet, g: int) -> "Chem.RWMol":
-    """The molecule of a graph with these columns, from what they tell: without stereo and isotopes, and not sanitised.
-    A value that is none of an atom or a bond is a KeyError, ValueError or RuntimeError."""
+    """Rebuild the molecule of a graph from its columns, without stereo and isotopes, not sanitised. Invalid values
+    raise KeyError, ValueError or RuntimeError."""
     assert graphs.category is not None
     assert graphs.edge_category is not None
     start, stop = map(int, graphs.node_ptr[g : g + 2])
@@ -285,27 +282,27 @@ def _atom(values: dict[str, str]) -> "Chem.Atom":
 
 
 def parse_smiles(text: str, max_atoms: int = MAX_ATOMS) -> "Chem.Mol":
-    """The molecule of a SMILES, without a word on stderr. One with more atoms, or with more rings than a tenth of that,
-    is not read."""
+    """Parse a SMILES without RDKit's messages on stderr. Raise NotAMoleculeError if it is invalid, has more than
+    `max_atoms` atoms, or more rings than a tenth of that."""
     plain = text.strip()
     with rdBase.BlockLogs():
         _check_size(len(plain), 10 * max_atoms, lambda: Chem.MolFromSmiles(plain, sanitize=False), max_atoms)
         molecule = Chem.MolFromSmiles(plain)
-        return _sound(molecule, lambda: Chem.MolFromSmiles(plain, sanitize=False), "it is no SMILES")
+        return _valid(molecule, lambda: Chem.MolFromSmiles(plain, sanitize=False), "it is not valid SMILES")
 
 
 def parse_block(block: str, max_atoms: int = MAX_ATOMS) -> "Chem.Mol":
-    """The molecule of a molfile (one record of an SDF without its data), without a word on stderr. For the bound see
+    """Parse a molfile (a record of an SDF without its data) without RDKit's messages on stderr. The limits are those of
     `parse_smiles`."""
     with rdBase.BlockLogs():
         _check_size(len(block), 500 * max_atoms, lambda: Chem.MolFromMolBlock(block, sanitize=False), max_atoms)
         molecule = Chem.MolFromMolBlock(block)
-        return _sound(molecule, lambda: Chem.MolFromMolBlock(block, sanitize=False), "it is no molfile")
+        return _valid(molecule, lambda: Chem.MolFromMolBlock(block, sanitize=False), "it is not a valid molfile")
 
 
 def _check_size(length: int, longest: int, raw: Callable[[], Any], max_atoms: int) -> None:
-    """Raise for a molecule that is too large, before RDKit looks for its rings: that may take very long, much memory,
-    or crash. An atom takes a character of text at least, a ring two."""
+    """Raise NotAMoleculeError for a molecule that is too large, before RDKit searches its rings, which may take very
+    long, much memory, or crash. An atom takes at least one character of text, a ring two."""
     if length <= max_atoms // 5:
         return
     if length > longest:
@@ -320,21 +317,22 @@ def _check_size(length: int, longest: int, raw: Callable[[], Any], max_atoms: in
         raise NotAMoleculeError(f"it has {rings:,} rings; at most {max_atoms // 10:,} are read (--max-atoms)")
 
 
-def _sound(molecule: Any, raw: Callable[[], Any], unread: str) -> "Chem.Mol":
-    """The molecule, or the reason why it is none: `raw` reads the text again without looking at its chemistry."""
+def _valid(molecule: Any, raw: Callable[[], Any], unread: str) -> "Chem.Mol":
+    """The molecule. Raise NotAMoleculeError with the reason if there is none; `raw` reads the text again without
+    checking its chemistry."""
     if molecule is not None and molecule.GetNumAtoms():
         return molecule
     if molecule is not None:
         raise NotAMoleculeError("it has no atoms")
     unchecked = raw()
     problems: Sequence[Any] = ()
-    with suppress(RuntimeError):  # some that it reads RDKit cannot look at
+    with suppress(RuntimeError):  # RDKit cannot check some molecules that it can read
         problems = () if unchecked is None else Chem.DetectChemistryProblems(unchecked)
     raise NotAMoleculeError(next((excerpt(problem.Message()) for problem in problems), unread))
 
 
 def _label_stereo(molecule: "Chem.Mol") -> None:
-    """Set `_CIPCode` on atoms and bonds with stereo; "unknown" where the rules take too long."""
+    """Set `_CIPCode` on atoms and bonds with stereo; "unknown" if the CIP rules take too long."""
     with rdBase.BlockLogs():
         try:
             rdCIPLabeler.AssignCIPLabels(molecule, maxRecursiveIterations=CIP_STEPS)

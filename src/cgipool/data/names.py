@@ -1,4 +1,4 @@
-"""Names: of values, coded 0, 1, 2, … in sorted order, and of graphs and nodes, as flat arrays of text."""
+"""Names of values, coded 0, 1, 2, … in sorted order, and names of graphs and nodes, as flat arrays of text."""
 
 import math
 import re
@@ -25,7 +25,7 @@ def sort_key(name: str) -> tuple[bool, float, str]:
 
 
 def natural_key(name: str) -> tuple[bool, float, list[tuple[str, int, str]]]:
-    """The same, but digits inside other names count as numbers as well: roi2 is before roi10."""
+    """Like `sort_key`, but digits inside other names count as numbers too: roi2 is before roi10."""
     is_text, number, _ = sort_key(name)
     *parts, last = re.split("([0-9]{1,18})", name)
     pairs = [(text, int(digits), digits) for text, digits in zip(parts[::2], parts[1::2], strict=True)]
@@ -33,7 +33,7 @@ def natural_key(name: str) -> tuple[bool, float, list[tuple[str, int, str]]]:
 
 
 def printable(text: str) -> str:
-    """A name from outside, safe to print: what may control a terminal is written as an escape, such as \\x1b."""
+    """Make an untrusted name safe to print: characters that control a terminal become escapes such as \\x1b."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else " " if c == "\t" or category(c) == "Zs" else _escaped(c) for c in text)
@@ -44,7 +44,7 @@ def _escaped(character: str) -> str:
 
 
 def encode(values: NDArray[Any]) -> tuple[NDArray[np.int32], Names]:
-    """Values (whole numbers or strings) [N] as codes [N] and the sorted names of those that occur."""
+    """Values (whole numbers or strings) [N] as codes [N], and the sorted names of the values that occur."""
     distinct, codes = np.unique(values, return_inverse=True)
     names = list(map(str, distinct.tolist()))
     order = sorted(range(len(names)), key=lambda i: sort_key(names[i]))
@@ -54,25 +54,25 @@ def encode(values: NDArray[Any]) -> tuple[NDArray[np.int32], Names]:
 
 
 def encode_columns(values: NDArray[Any]) -> tuple[NDArray[np.int32], tuple[Names, ...]]:
-    """Columns [N, K] as codes [N, K] and the names of each column."""
+    """Columns [N, K] as codes [N, K], and the names of each column."""
     coded = [encode(column) for column in values.T]
     return np.stack([codes for codes, _ in coded], axis=1), tuple(names for _, names in coded)
 
 
 def look_up(values: NDArray[Any], names: Names, what: str) -> NDArray[np.int32]:
-    """Values [N] as codes into given names; one that is not among them is a UserError."""
+    """Values [N] as codes into given names. Raise UserError for a value that is not among them."""
     codes, found = encode(values)
     place = {name: code for code, name in enumerate(names)}
     for name in found:
         if name not in place:
-            raise UserError(f"{what} {name!r} is not among the names given: {', '.join(names)}")
+            raise UserError(f"{what} {name!r} is not among the given names: {', '.join(names)}")
     return np.array([place[name] for name in found], dtype=np.int32)[codes]
 
 
 def end_to_end(what: str, parts: Sequence[NDArray[Any] | None], rows: Sequence[int]) -> NDArray[Any] | None:
-    """One column group [sum of rows, K] from those of the graphs; None where no graph has it.
+    """Concatenate a group of columns of all graphs to [sum of rows, K]; None if no graph has it.
 
-    A graph without rows fits any: it need not have the column.
+    A graph without rows does not need to have the columns.
     """
     filled = [(i, part) for i, (part, count) in enumerate(zip(parts, rows, strict=True)) if count or part is not None]
     widths: dict[int, int] = {}
@@ -101,7 +101,7 @@ class Texts(Sequence[str]):
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> "Texts":
-        """These texts. A character that UTF-8 cannot hold (a lone surrogate) is replaced."""
+        """These texts. Characters that UTF-8 cannot encode (lone surrogates) are replaced."""
         if isinstance(texts, Texts):
             return texts
         encoded = [str(text).encode("utf-8", "replace") for text in texts]
@@ -136,14 +136,14 @@ class Texts(Sequence[str]):
         return f"Texts([{shown}{', …' if len(self) > 3 else ''}], {len(self)} in all)"
 
     def take(self, places: NDArray[np.int64]) -> "Texts":
-        """The texts at these places; only their bytes are read."""
+        """The texts at these positions. Only their bytes are read."""
         first, last = np.asarray(self.ptr[places]), np.asarray(self.ptr[places + 1])
         if np.any(first < 0) or np.any(last < first) or np.any(last > len(self.data)):
             raise ValueError("a text lies outside its array")
         return Texts(pointer(last - first), np.asarray(self.data[ranges(first, last - first)]))
 
     def find(self, text: str) -> list[int]:
-        """The places of this text."""
+        """The positions of this text."""
         wanted = np.frombuffer(text.encode("utf-8", "replace"), "u1")
         first = np.asarray(self.ptr[:-1])[np.diff(self.ptr) == len(wanted)]
         places = np.flatnonzero(np.diff(self.ptr) == len(wanted))
@@ -153,7 +153,7 @@ class Texts(Sequence[str]):
         return places.tolist()
 
     def check(self, what: str, count: int, thing: str) -> None:
-        """An error unless there is one text for each of `count` things, and the arrays fit together."""
+        """Raise UserError unless there is one text for each of `count` things, and the arrays fit together."""
         for name, values, dtype in (("pointer", self.ptr, np.int64), ("text", self.data, np.uint8)):
             if not isinstance(values, np.ndarray) or values.dtype != dtype or values.ndim != 1:
                 raise UserError(f"the {name} of {what} must be a 1-d array of {np.dtype(dtype).name}")

@@ -1,4 +1,4 @@
-"""A data set by name or path, parsed once: later loads take the parsed arrays from the cache."""
+"""Load a data set by name or path. It is parsed once; later loads read the parsed arrays from the cache."""
 
 import hashlib
 import os
@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from cgipool.caches import cache_folder
+from cgipool.data.caches import cache_folder
 from cgipool.data.catalogue import CATALOGUE
 from cgipool.data.digests import content_of
 from cgipool.data.fetch import Progress, check_note, fetch
@@ -25,7 +25,8 @@ from cgipool.errors import UserError, unknown
 from cgipool.files import check_regular, lock, open_lock, sha256_of_file
 
 READER = 2
-"""Raised when the reader gives other arrays for the same archive, so that what an earlier one cached is not used."""
+"""The version of the reader. It is increased when the same archive is read differently, so that old cache entries are
+not used."""
 
 
 def load_dataset(
@@ -36,17 +37,18 @@ def load_dataset(
     unlabelled: bool = False,
     progress: Progress | None = None,
 ) -> GraphSet:
-    """The set at a path (zip archive, TU folder, saved GraphSet) or of a name in `CATALOGUE`, in any case of letters.
+    """Load a data set by path (zip archive, TU folder, saved GraphSet) or by its name in `CATALOGUE`, ignoring case.
 
-    A name is looked for as NAME.zip or NAME/ in the folder CGIPOOL_DATA, then in the cache, then downloaded. `mmap`
-    leaves the arrays on disk, which needs the cache or a saved set; large arrays (`store.LARGE`) are left there anyhow.
-    `unlabelled` says that graphs without classes will do, as for predictions: a TU set without graph labels is an error
-    otherwise. `progress` is called during a download.
+    A name is searched as NAME.zip or NAME/ in the folder CGIPOOL_DATA, then in the cache, then downloaded. `mmap`
+    memory-maps the arrays, which needs the cache or a saved set; large arrays (`store.LARGE`) are always memory-mapped.
+    A TU set without graph labels is an error unless `unlabelled` is set, as for predictions. `progress` is called
+    during a download.
     """
     if not isinstance(name_or_path, str | os.PathLike):
         kind = type(name_or_path).__name__
         raise UserError(
-            f"a data set is a GraphSet, a name or a path, not {kind}; GraphSet.from_pyg and from_networkx make one"
+            f"a data set is a GraphSet, a name or a path, not {kind}; convert it with GraphSet.from_pyg or "
+            "GraphSet.from_networkx"
         )
     path, name = Path(name_or_path), None
     if not _holds_data(path):
@@ -69,7 +71,7 @@ def load_dataset(
 
 
 def _confirm(name: str, path: Path, graphs: GraphSet, digest: str | None) -> None:
-    """An error if data found under a name of the catalogue are not the data set of that name."""
+    """Raise UserError if data found under a name of the catalogue are not that data set."""
     if name not in CATALOGUE:
         return
     difference = CATALOGUE[name].difference(graphs.n_graphs, graphs.n_classes)
@@ -93,11 +95,13 @@ def _fetched(name: str, progress: Progress | None) -> Path:
 
 
 def _check_form(path: Path, unlabelled: bool) -> None:
-    """Raise UserError with the command to use if the data must be imported first."""
+    """Raise UserError if the data must be imported first, with the command, or if a folder has no known format."""
     try:
         form = detect(path)
     except UserError:
-        return  # of no known format: the TU reader says what is wrong with it
+        if path.is_dir():
+            raise
+        return  # the reader of archives reports what is wrong with a file
     if form != "tu":
         way = f"cgipool data import {shlex.quote(str(path))} --out DIR"
         way += " (with --unlabelled, if its graphs have no class)" if unlabelled else ""
@@ -115,7 +119,7 @@ def _holds_data(path: Path) -> bool:
 
 
 def _known_name(given: str) -> str | None:
-    """The name as the catalogue or the data folder spells it; None for a path that exists but is neither."""
+    """The name with the spelling of the catalogue or the data folder; None for an existing path without data."""
     folder = data_folder()
     local = [] if folder is None or not folder.is_dir() else [p for p in folder.iterdir() if _holds_data(p)]
     names = [p.stem if p.suffix == ".zip" else p.name for p in local if p.is_dir() or p.suffix == ".zip"]
@@ -130,7 +134,7 @@ def _known_name(given: str) -> str | None:
 
 
 def find(name: str) -> Path | None:
-    """Where the set of this name is on this machine: in the folder CGIPOOL_DATA, else in the cache; None if nowhere."""
+    """The path of a named set on this machine: in the folder CGIPOOL_DATA, else in the cache; None if in neither."""
     for folder in (data_folder(), cache_folder()):
         for path in () if folder is None else (folder / f"{name}.zip", folder / name):
             if _holds_data(path):
@@ -139,10 +143,10 @@ def find(name: str) -> Path | None:
 
 
 def _parsed(path: Path, mmap: bool, unlabelled: bool) -> tuple[GraphSet, str | None]:
-    """The set from the cache if this very content was parsed before, else parsed and kept there; and its digest.
+    """The set and its digest, from the cache if the same content was parsed before; otherwise it is parsed and cached.
 
-    A cache that cannot be written only means that nothing is kept, unless the set is large. A damaged entry is
-    replaced, with a warning. The digest is None for a set that is not in the cache.
+    If the cache cannot be written, a set that is not large is still returned, with the digest None. A damaged entry is
+    replaced with a warning.
     """
     kind = "-unlabelled" if unlabelled else ""
     entry = cache_folder() / "parsed" / f"{path.stem}-{_fingerprint(path)}{kind}"
@@ -151,13 +155,13 @@ def _parsed(path: Path, mmap: bool, unlabelled: bool) -> tuple[GraphSet, str | N
     except UserError as error:
         if os.path.lexists(entry):
             warnings.warn(f"{error}; {path} is parsed again", stacklevel=3)
-    with _alone(entry):
+    with _one_at_a_time(entry):
         return _parsed_now(path, entry, mmap, unlabelled)
 
 
 @contextmanager
-def _alone(entry: Path) -> Iterator[None]:
-    """Only one process at a time parses a set into a cache that several may share, if files can be locked."""
+def _one_at_a_time(entry: Path) -> Iterator[None]:
+    """Let only one process at a time parse a set into a shared cache, if files can be locked."""
     locks = cache_folder() / "locks"
     with ExitStack() as stack:
         with suppress(OSError):
@@ -167,7 +171,7 @@ def _alone(entry: Path) -> Iterator[None]:
 
 
 def _parsed_now(path: Path, entry: Path, mmap: bool, unlabelled: bool) -> tuple[GraphSet, str | None]:
-    with suppress(UserError):  # another process may have parsed it meanwhile
+    with suppress(UserError):  # another process may have parsed it in the meantime
         return _of_cache(entry, mmap)
     small = read_tu(path, unlabelled=unlabelled) if text_size(path) < LARGE else None
     try:
@@ -175,7 +179,7 @@ def _parsed_now(path: Path, entry: Path, mmap: bool, unlabelled: bool) -> tuple[
         if small is None or mmap:
             return _of_cache(entry, mmap)
     except UserError:
-        with suppress(UserError):  # another process was faster by an instant
+        with suppress(UserError):  # another process may have just written it
             return _of_cache(entry, mmap)
         if small is None:
             raise
@@ -185,10 +189,10 @@ def _parsed_now(path: Path, entry: Path, mmap: bool, unlabelled: bool) -> tuple[
 def _keep(path: Path, small: GraphSet | None, entry: Path, unlabelled: bool = False) -> None:
     """Write a set into the cache, part by part if it is not in memory.
 
-    An entry that another process has written meanwhile is not replaced: on a network file system, a process that has it
-    open could lose it.
+    An entry that another process has written in the meantime is not replaced: on a network file system, a process that
+    has it open could lose it.
     """
-    if os.path.lexists(entry) and not is_saved(entry):  # damage that `replacing` takes for a folder of the user's
+    if os.path.lexists(entry) and not is_saved(entry):  # a damaged entry, which `replacing` would not overwrite
         _remove(entry)
     with replacing(entry, path.stem, partial(_is_whole, entry)) as fresh, GraphSetWriter(fresh) as writer:
         for part in tu_parts(path, Work(fresh.parent), unlabelled) if small is None else (small,):
@@ -204,7 +208,7 @@ def _is_whole(entry: Path) -> bool:
 
 
 def _remove(entry: Path) -> None:
-    """Remove what is in the place of an entry, without following a link."""
+    """Remove whatever has the path of an entry, without following a link."""
     try:
         entry.unlink() if entry.is_symlink() or not entry.is_dir() else shutil.rmtree(entry)
     except OSError as error:
@@ -212,7 +216,7 @@ def _remove(entry: Path) -> None:
 
 
 def _of_cache(entry: Path, mmap: bool) -> tuple[GraphSet, str]:
-    """An entry and its digest. One without a digest is not read: the cache has held none since there are digests."""
+    """Load an entry and its digest. Entries without a digest, which old versions wrote, are not read."""
     try:
         digest = content_digest(entry)
         if digest is None:
@@ -223,9 +227,9 @@ def _of_cache(entry: Path, mmap: bool) -> tuple[GraphSet, str]:
 
 
 def _fingerprint(path: Path) -> str:
-    """A hash of an archive's content, or of a folder's place, file names, sizes and times.
+    """A hash of an archive's content, or of a folder's path and its files' names, sizes and times.
 
-    An archive that was downloaded must be the one whose SHA-256 was noted then.
+    The SHA-256 of a downloaded archive is compared with the one that was recorded at the download.
     """
     digest = hashlib.sha256(f"reader {READER}".encode())
     try:

@@ -14,8 +14,8 @@ ImportProgress = Callable[[str, int], None]
 """Called with what is being read ("nodes", "edges", "graphs") and how many there are so far."""
 
 
-def nobody(what: str, count: int) -> None:
-    """Ignores progress."""
+def no_progress(what: str, count: int) -> None:
+    """Ignore progress."""
 
 
 def nameless(folder: Path) -> IO[bytes]:
@@ -28,9 +28,9 @@ class Work(NamedTuple):
 
     folder: Path | None = None
     """For temporary files; None to hold everything in memory."""
-    tell: ImportProgress = nobody
+    tell: ImportProgress = no_progress
     jobs: int = 1
-    """How many processes read molecules."""
+    """The number of processes that read molecules."""
 
     def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
         """An array with undefined values."""

@@ -17,6 +17,7 @@ from cgipool.data.groups import (
     folds_of_groups,
     generator_of,
     group_numbers,
+    scaffold_numbers,
     side_of_class,
     sides_by_labels,
     sides_by_shares,
@@ -24,7 +25,7 @@ from cgipool.data.groups import (
     sizes_of,
     strata_of,
 )
-from cgipool.errors import UserError, counted, unknown, whole_number
+from cgipool.errors import UserError, are, counted, unknown, whole_number
 from cgipool.files import check_regular, read_json, write_atomically
 
 Ids = NDArray[np.int64]
@@ -32,14 +33,14 @@ Ids = NDArray[np.int64]
 KINDS = ("random", "stratified", "distinct", "scaffold", "cluster", "time")
 SIDES = ("train", "val", "test")
 STRETCH = 1 << 16
-"""Graph numbers that are written at a time."""
+"""Graph numbers to write at a time."""
 MIN_GRAPHS = 10
-"""Fewer graphs would leave validation (a tenth, rounded down) empty."""
+"""Minimum number of graphs: with fewer, validation (a tenth, rounded down) would be empty."""
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Graph numbers of the three sides, sorted where they are drawn."""
+    """The graph numbers of the three sides. Splits that are drawn here have them sorted."""
 
     index: int
     train: Ids
@@ -58,13 +59,13 @@ class Split:
 def random_splits(
     graphs: GraphSet, *, seed: int, indices: Iterable[int], kind: str = "random", time: str | None = None
 ) -> list[Split]:
-    """Splits of ⌊0.8 N⌋ training, ⌊0.1 N⌋ validation graphs and the rest for test, as in the paper.
+    """Draw splits into ⌊0.8 N⌋ training graphs, ⌊0.1 N⌋ validation graphs and the rest for test, as in the paper.
 
-    "random" ignores the labels; "stratified" keeps their shares on every side as nearly as whole graphs allow (for
-    other tasks than classification see `strata_of`). The others come as near these sizes as they can: "distinct" keeps
-    graphs that 1-WL cannot tell apart on one side; "scaffold" and "cluster" keep molecules of one scaffold or cluster
-    together, in sets that were made of SMILES or SDF; "time" trains on the earliest graphs and tests the latest, by the
-    kept column `time`, so that all splits are the same.
+    "random" ignores the labels; "stratified" keeps the proportions of labels on every side (for other tasks than
+    classification see `strata_of`). The other kinds come as close to these sizes as they can: "distinct" keeps graphs
+    that 1-WL cannot tell apart on one side; "scaffold" and "cluster" keep molecules with one scaffold or in one cluster
+    together, for sets made from SMILES or SDF; "time" trains on the earliest graphs and tests on the latest, by the
+    kept column `time`, so all splits are equal.
     """
     check_kind(kind, time)
     check_graphs(graphs)
@@ -79,7 +80,8 @@ def random_splits(
 
 
 def check_kind(kind: str, time: str | None) -> None:
-    """An error for an unknown kind of split, or a kind that does not fit whether a column of times is given."""
+    """Raise UserError for an unknown kind of split, for "time" without a column of times, or such a column without
+    "time"."""
     if kind not in KINDS:
         raise unknown("kind of split", kind, KINDS)
     if (kind == "time") != (time is not None):
@@ -88,8 +90,8 @@ def check_kind(kind: str, time: str | None) -> None:
 
 
 def holdout(graphs: GraphSet, share: float, seed: int) -> tuple[Ids, Ids]:
-    """Training graphs, and a share of each class held back, at least one graph: for a model that is to be used. No
-    class is held back as a whole: a graph of the most frequent one takes its place."""
+    """Training graphs, and a share of each class held back for validation, at least one graph, for a model that will be
+    used. No class is held back completely: a graph of the most frequent class takes its place."""
     if not isinstance(share, Real) or not 0.0 < share < 1.0:
         raise UserError(f"the share held back must be a number between 0 and 1, not {share!r}")
     n = graphs.n_graphs
@@ -128,7 +130,7 @@ def _write_splits(path: Path, splits: Sequence[Split]) -> None:
 
 
 def read_splits(path: str | Path, n_graphs: int) -> list[Split]:
-    """Read splits of a set of `n_graphs` graphs; each must be whole numbers in range, disjoint, with no empty side."""
+    """Read splits of a set of `n_graphs` graphs. Graph numbers must be in range, sides disjoint and not empty."""
     check_regular(Path(path))
     plain = read_json(Path(path))
     try:
@@ -144,7 +146,7 @@ def read_splits(path: str | Path, n_graphs: int) -> list[Split]:
 
 
 def check_splits(splits: Sequence[Split], n_graphs: int) -> None:
-    """An error unless there are splits of different numbers, with graphs of the set, and some, on each side."""
+    """Raise UserError unless splits have distinct numbers and each side has graphs, all of them in the set."""
     if not splits:
         raise UserError("there are no splits")
     if not all(isinstance(split, Split) for split in splits):
@@ -152,18 +154,18 @@ def check_splits(splits: Sequence[Split], n_graphs: int) -> None:
     if len({split.index for split in splits}) < len(splits):
         raise UserError("two splits have the same number")
     for split in splits:
-        if problem := _astray(split, n_graphs):
+        if problem := _invalid_side(split, n_graphs):
             raise UserError(f"split {split.index}: {problem}")
 
 
 def check_labelled(graphs: GraphSet) -> None:
-    """An error unless the classes are known."""
+    """Raise UserError unless the classes or targets are known."""
     if not graphs.is_labelled:
         raise UserError(f"{graphs.name} has no known classes: its graphs can be predicted, not learned from")
 
 
 def check_graphs(graphs: GraphSet) -> None:
-    """An error unless there are enough graphs, of more than one class, and nodes in them."""
+    """Raise UserError unless there are enough graphs, with nodes and more than one class."""
     if graphs.n_graphs == 0:
         raise UserError(f"{graphs.name} is empty")
     check_labelled(graphs)
@@ -203,14 +205,14 @@ def _draw(graphs: GraphSet, seed: int, index: int, kind: str, group: Ids | None)
 
 
 def _stratified(graphs: GraphSet, sizes: Ids, generator: np.random.Generator) -> Ids:
-    """[G] the side of each graph, where the sides have these sizes and equal shares of labels."""
+    """[G] the side of each graph, for sides with these sizes and equal proportions of labels."""
     if graphs.task == "multilabel" and graphs.targets is not None:
         return sides_by_labels(graphs.targets == 1, sizes, generator)
     return sides_by_shares(strata_of(graphs), sizes, generator)
 
 
 def _sides_by_time(graphs: GraphSet, column: str) -> Ids:
-    """[G] the side of each graph: the earliest train, the latest test. Graphs of one time are on one side."""
+    """[G] the side of each graph: the earliest train, the latest test. Graphs with equal times are on one side."""
     values = times(graphs, column)
     ordered = np.sort(values)
     starts = np.flatnonzero(np.diff(ordered)) + 1
@@ -230,8 +232,8 @@ def _parse(row: dict[str, Any]) -> Split:
     return Split(row["index"], *(np.array(ids, dtype=np.int64) for ids in sides))
 
 
-def _astray(split: Split, n_graphs: int) -> str | None:
-    """A side of a split that is empty or names a graph that does not exist, in words; None if there is none."""
+def _invalid_side(split: Split, n_graphs: int) -> str | None:
+    """A description of a side that is empty or contains a graph that does not exist; None if there is none."""
     for side in SIDES:
         ids = getattr(split, side)
         if len(ids) == 0:
@@ -242,20 +244,40 @@ def _astray(split: Split, n_graphs: int) -> str | None:
 
 
 def _problem(split: Split, n_graphs: int) -> str | None:
-    """What is wrong with a split that was read, if anything."""
-    if astray := _astray(split, n_graphs):
-        return astray
+    """What is wrong with a split that was read; None if it is valid."""
+    if problem := _invalid_side(split, n_graphs):
+        return problem
     ids, times = np.unique(np.concatenate([getattr(split, side) for side in SIDES]), return_counts=True)
     return f"graph {ids[np.argmax(times)]} is in it more than once" if times.max() > 1 else None
 
 
-def fold_splits(graphs: GraphSet, k: int, seed: int, kind: str = "stratified", time: str | None = None) -> list[Split]:
-    """k splits by cross-validation: fold i is tested, fold i + 1 (mod k) validates, the rest train.
+def scaffold_splits(molecules: Iterable[str] | GraphSet, *, seed: int, indices: Iterable[int]) -> list[Split]:
+    """Draw splits of SMILES, or of a set that `MoleculeFeaturizer` made, with no scaffold on two sides.
 
-    "stratified" spreads the labels evenly over the folds; "random" ignores them. "distinct" keeps graphs that 1-WL
-    cannot tell apart in one fold, "scaffold" and "cluster" molecules of one scaffold or cluster; their folds are as
-    equal in size as that allows. "time" divides the order of times into k + 2 blocks: split i trains on the blocks up
-    to i, validates on the next and tests the one after.
+    The sizes are as close to ⌊0.8 N⌋, ⌊0.1 N⌋ and the rest as the scaffolds allow: large scaffolds are drawn first,
+    scaffolds with one molecule fill the sides, and no side is empty. Split i depends only on (seed, i) and the
+    molecules.
+    """
+    group = scaffold_numbers(molecules)
+    n = len(group)
+    if n < MIN_GRAPHS:
+        raise UserError(f"there {are(n)} {counted(n, 'molecule')}; a split needs at least {MIN_GRAPHS}")
+    wanted = list(indices)
+    if not wanted:
+        raise UserError("the number of splits must be at least 1")
+    if (count := len(np.unique(group))) < 3:
+        raise UserError(f"a split needs at least 3 scaffolds; the {n} molecules have {count}")
+    sides = [sides_of_groups(group, generator_of(seed, index)) for index in wanted]
+    return [Split(i, *(np.flatnonzero(side == s) for s in range(3))) for i, side in zip(wanted, sides, strict=True)]
+
+
+def fold_splits(graphs: GraphSet, k: int, seed: int, kind: str = "stratified", time: str | None = None) -> list[Split]:
+    """k splits by cross-validation: fold i is for test, fold i + 1 (mod k) for validation, the rest for training.
+
+    "stratified" distributes the labels evenly over the folds; "random" ignores them. "distinct" keeps graphs that 1-WL
+    cannot tell apart in one fold, "scaffold" and "cluster" molecules with one scaffold or in one cluster; their folds
+    are as equal in size as possible. "time" divides the graphs, ordered by time, into k + 2 blocks: split i trains on
+    the blocks up to i, validates on the next one and tests on the one after it.
     """
     check_kind(kind, time)
     if k < 3:
@@ -289,7 +311,7 @@ def _folds(graphs: GraphSet, k: int, kind: str, generator: np.random.Generator) 
 
 
 def _folds_by_time(graphs: GraphSet, k: int, column: str) -> list[Split]:
-    """Splits whose training graphs are earlier than those of validation, and these earlier than those of the test."""
+    """Splits in which training graphs are earlier than validation graphs, and these earlier than test graphs."""
     values = times(graphs, column)
     earlier = np.searchsorted(np.sort(values), values)  # equal times have equal places, so they are in one block
     block = earlier * (k + 2) // len(values)

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from cgipool.data.graphs import GraphSet
 
 UNDIGESTED = 1
-"""The format of sets that were saved before there were digests; they are read without."""
+"""The format of sets that were saved before digests existed."""
 
 KEYS = {"format", "name", "class_names", "category_names", "edge_category_names", "dropped", "arrays"}
-"""The entries of an index of that format."""
+"""The entries of an index in format 1."""
 
 LARGE = 1 << 28
 """Saved sets of this many bytes or more are memory-mapped."""
@@ -53,17 +53,17 @@ def is_large(folder: Path) -> bool:
 
 
 def save(graphs: "GraphSet", folder: Path) -> None:
-    """Write a set; the folder appears whole or not at all."""
+    """Write a set to a folder. If this fails, the folder is unchanged."""
     with replacing(folder, graphs.name) as fresh, GraphSetWriter(fresh) as writer:
         writer.append(graphs)
 
 
 @contextmanager
 def replacing(folder: Path, name: str, spare: Callable[[], bool] = lambda: False) -> Iterator[Path]:
-    """An empty folder in which to write the set of this name, renamed to `folder` in the end.
+    """Yield an empty folder to write a set to, which is renamed to `folder` at the end.
 
-    If anything fails, an earlier save is unchanged. If `spare()` is true at the end, it is kept and the new one is
-    dropped. Temporary files may be written beside the empty folder.
+    If anything fails, an existing folder is unchanged. If `spare()` is true at the end, the existing folder is kept and
+    the new one is dropped. Temporary files may be written next to the empty folder.
     """
     check_target(folder)
     try:
@@ -86,14 +86,14 @@ def check_target(folder: Path) -> None:
 
 
 def load(folder: Path, mmap: bool) -> dict[str, Any]:
-    """The fields of a saved set.
+    """Read the fields of a saved set.
 
-    Types and shapes are compared with `graphset.json`. Digests and pointers are checked unless the files are those of
-    an earlier check (see `digests`). Sets of format 1 have no digests.
+    Types and shapes are compared with `graphset.json`. Digests and pointers are checked unless the files are unchanged
+    since an earlier check (see `digests`). Sets in format 1 have no digests.
     """
     index = _read_index(folder)
     try:
-        json.dumps(index, ensure_ascii=False).encode()  # half a character (a lone surrogate) could not be written again
+        json.dumps(index, ensure_ascii=False).encode()  # a lone surrogate could not be written again
         listed = {str(name): (str(a["dtype"]), tuple(a["shape"])) for name, a in index["arrays"].items()}
         fields: dict[str, Any] = {
             "name": str(index["name"]),
@@ -136,7 +136,7 @@ def _names(values: Any) -> tuple[str, ...]:
 
 
 def content_digest(folder: Path) -> str | None:
-    """The digest of a saved set's content (`digests.content`), as its index has it; None for a set of format 1."""
+    """The digest of a saved set's content (`digests.content`) from its index; None for a set in format 1."""
     index = _read_index(folder)
     if index["format"] == UNDIGESTED:
         return None
@@ -144,7 +144,7 @@ def content_digest(folder: Path) -> str | None:
 
 
 def _verify(folder: Path, index: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-    """An error unless every array has its digest and the pointers stay inside."""
+    """Raise UserError unless every array has its digest and no pointer leads out of its array."""
     if index["format"] != UNDIGESTED:
         for name, digest in of_files(folder, arrays).items():
             if digest != index["arrays"][name].get(DIGEST):
@@ -164,7 +164,7 @@ def _molecule_columns(featurizer: dict[str, Any], folder: Path) -> dict[str, tup
 
 
 def featurizer_in(folder: Path) -> dict[str, Any] | None:
-    """How the molecules of a saved set became graphs; None for other sets."""
+    """The featurizer of a saved set of molecules; None for other sets."""
     path = folder / FEATURES
     if not path.is_file():
         return None
@@ -175,7 +175,7 @@ def featurizer_in(folder: Path) -> dict[str, Any] | None:
 
 
 def folder_of(graphs: "GraphSet") -> Path | None:
-    """The folder from which a set was memory-mapped unchanged; None for any other set."""
+    """The folder that a set was memory-mapped from, if the set is unchanged; None otherwise."""
     if not isinstance(graphs.edge_ptr, np.memmap) or graphs.edge_ptr.filename is None:
         return None
     folder = Path(graphs.edge_ptr.filename).parent
@@ -184,15 +184,16 @@ def folder_of(graphs: "GraphSet") -> Path | None:
     except UserError:
         return None
     arrays = {name: saved.pop(name, None) for name in DTYPES}
-    same = all(_is_that(getattr(graphs, name), value) for name, value in arrays.items())
+    same = all(_is_mapped_from(getattr(graphs, name), value) for name, value in arrays.items())
     for name in TEXTS:
         one, other = getattr(graphs, name), saved.pop(name, None)
-        same = same and (_is_that(one.data, other.data) if one is not None and other is not None else one is other)
+        both = one is not None and other is not None
+        same = same and (_is_mapped_from(one.data, other.data) if both else one is other)
     return folder if same and all(getattr(graphs, name) == value for name, value in saved.items()) else None
 
 
-def _is_that(values: NDArray[Any] | None, saved: NDArray[Any] | None) -> bool:
-    """Whether values are those of a saved array; of one that is not empty, because they are mapped from its file."""
+def _is_mapped_from(values: NDArray[Any] | None, saved: NDArray[Any] | None) -> bool:
+    """Whether an array is mapped from the file of a saved array. Empty arrays are not mapped; their shapes count."""
     if values is None or saved is None:
         return values is saved
     if values.shape != saved.shape or not isinstance(saved, np.memmap):
@@ -201,11 +202,11 @@ def _is_that(values: NDArray[Any] | None, saved: NDArray[Any] | None) -> bool:
 
 
 def _swap(fresh: Path, folder: Path, previous: Path, spare: Callable[[], bool]) -> None:
-    """Put `fresh` in the place of `folder`, unless that is spared; if it fails, put the earlier one back."""
+    """Replace `folder` by `fresh`, unless `spare()` is true. If this fails, restore the previous folder."""
     try:
-        os.replace(fresh, folder)  # which fails where there is a folder with files, also if it came this instant
+        os.replace(fresh, folder)  # fails if `folder` exists and contains files, even if it was just created
     except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):  # the last where there is a link to one
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):  # ENOTDIR: a link to a folder
             raise
     else:
         return
@@ -246,9 +247,9 @@ def _read_index(folder: Path) -> dict[str, Any]:
 
 
 def _is_undigested(path: Path, index: dict[str, Any]) -> None:
-    """An error unless an index of format 1 has the keys of that format and no other.
+    """Raise UserError unless an index of format 1 has only the keys of that format.
 
-    Damage that turns the number of a later format into 1 is found in this way: the digests are still there.
+    This detects damage that turns the number of a later format into 1, because the digests are still there.
     """
     arrays = index.get("arrays")
     parts = [set(about) for about in arrays.values() if isinstance(about, dict)] if isinstance(arrays, dict) else []
@@ -261,5 +262,5 @@ def _read_array(path: Path, dtype: str, shape: tuple[int, ...], mmap: bool) -> N
     if str(values.dtype) != dtype or values.shape != shape or not values.flags.c_contiguous:
         order = "" if values.flags.c_contiguous else " in Fortran order"
         said = excerpt(f"{dtype}{list(shape)}")
-        raise UserError(f"{path} holds {values.dtype}{list(values.shape)}{order}, {INDEX} says {said}")
+        raise UserError(f"{path} contains {values.dtype}{list(values.shape)}{order}, but {INDEX} says {said}")
     return values

@@ -1,6 +1,6 @@
-"""What the structure of graphs tells of their nodes: Weisfeiler–Lehman colours, random-walk and Laplacian encodings.
+"""Structural node features: Weisfeiler–Lehman colours, random-walk and Laplacian encodings.
 
-All are computed once for a set: they are kept with it in memory and, if they take long, on disk.
+They are computed once per set: cached in memory and, if they take long, on disk.
 Shapes: G graphs, N nodes, K label columns.
 """
 
@@ -25,30 +25,31 @@ Words = NDArray[np.uint64]
 T = TypeVar("T")
 
 ROUND = np.uint64(0x9E3779B97F4A7C15)
-"""An odd constant that keeps a node's own colour apart from those of its neighbours."""
+"""An odd constant that distinguishes a node's own colour from those of its neighbours."""
 
 COMMON = 5
-"""A colour has an input column of its own if it occurs in at least this many graphs of the set."""
+"""A colour gets its own input column if it occurs in at least this many graphs of the set."""
 
 VERSION = 1
 """Raised when one of these computations gives other results, so that earlier entries of the cache are not used."""
 
-_KEPT: "WeakKeyDictionary[GraphSet, dict[Any, Any]]" = WeakKeyDictionary()
-"""Results by set and by what was computed, for as long as the set is in memory."""
+_RESULTS: "WeakKeyDictionary[GraphSet, dict[Any, Any]]" = WeakKeyDictionary()
+"""Results by set and key, for as long as the set is in memory."""
 
 
-def remembered(graphs: GraphSet, key: Any, compute: Callable[[], T]) -> T:
-    """What `compute` gives, computed once for a set and kept as long as the set itself."""
-    held = _KEPT.setdefault(graphs, {})
-    if key not in held:
-        held[key] = compute()
-    return held[key]
+def cached(graphs: GraphSet, key: Any, compute: Callable[[], T]) -> T:
+    """Return `compute()`, computed once for this set and key and kept as long as the set is in memory."""
+    results = _RESULTS.setdefault(graphs, {})
+    if key not in results:
+        results[key] = compute()
+    return results[key]
 
 
 class Colours:
-    """The colours of all nodes of a set after a round of refinement; they are hashes of what the round sees.
+    """The colours of all nodes of a set after a round of refinement, as hashes.
 
-    Two nodes have the same colour if their surroundings of that depth look alike to 1-WL, in whichever sets they are.
+    Two nodes, of the same or of different sets, have the same colour if 1-WL cannot distinguish their neighbourhoods of
+    this depth.
     """
 
     def __init__(self, found: Words, codes: NDArray[np.int32], graphs: NDArray[np.int64]) -> None:
@@ -59,8 +60,8 @@ class Colours:
 
 
 def wl_colours(graphs: GraphSet, start: Codes, key: Any, rounds: int) -> tuple[Colours, ...]:
-    """The colours of rounds 1 to `rounds` of Weisfeiler–Lehman refinement. Round 0 is what `start` says of a node;
-    `key` says what that is."""
+    """The colours of rounds 1 to `rounds` of Weisfeiler–Lehman refinement, from the initial colours `start`. `key`
+    identifies the initial colours in the cache."""
 
     if rounds == 0:
         return ()
@@ -74,7 +75,7 @@ def wl_colours(graphs: GraphSet, start: Codes, key: Any, rounds: int) -> tuple[C
         )
         return tuple(Colours(*(made[f"{part}{i}"] for part in ("found", "codes", "graphs"))) for i in range(rounds))
 
-    return remembered(graphs, ("wl", key, rounds), compute)
+    return cached(graphs, ("wl", key, rounds), compute)
 
 
 def _coloured(graphs: GraphSet, words: Words, rounds: int) -> dict[str, NDArray[Any]]:
@@ -94,7 +95,7 @@ def _structure(graphs: GraphSet) -> tuple[NDArray[Any], ...]:
 
 
 def _initial(graphs: GraphSet, start: Codes) -> Words:
-    """[N] a word for each node, from the names of its categories: the same in all sets, however they number them."""
+    """[N] a 64-bit word for each node from the names of its categories, so it does not depend on their codes."""
     tables = [np.array([_word(name) for name in names], np.uint64) for names in start.names]
     words = np.ones(graphs.n_nodes, np.uint64)
     for first in range(0, graphs.n_nodes, STRETCH):
@@ -109,14 +110,14 @@ def _word(name: str) -> int:
 
 
 def refined(graphs: GraphSet, colour: Words) -> Words:
-    """[N] colours that tell apart what a node's own colour and the colours of its neighbours tell apart; where edges
-    have a direction, those they lead to and those they come from."""
+    """[N] the colours after one more round: a hash of a node's colour and the multiset of its neighbours' colours. In
+    directed graphs, successors and predecessors are hashed separately."""
     sums = _sums_by_direction if graphs.directed else _neighbour_sums
     return mix(colour * ROUND + sums(graphs, mix(colour.copy())))
 
 
 def _sums_by_direction(graphs: GraphSet, words: Words) -> Words:
-    """[N] sum over the neighbours that edges lead to, plus that of other words over those they come from."""
+    """[N] the sum of words over successors plus the sum of rehashed words over predecessors."""
     assert graphs.edge_weight is not None
     source = graphs.edge_source
     target, exists = source + graphs.edge_disp, np.asarray(graphs.edge_weight) != 0
@@ -126,7 +127,7 @@ def _sums_by_direction(graphs: GraphSet, words: Words) -> Words:
 
 
 def _neighbour_sums(graphs: GraphSet, words: Words) -> Words:
-    """[N] sum over the neighbours, a stretch of rows at a time so that no array of E words is made."""
+    """[N] the sum over the neighbours, some rows at a time, to avoid an array of E words."""
     sums = np.empty(graphs.n_nodes, dtype=np.uint64)
     cuts = np.searchsorted(graphs.edge_ptr, np.arange(CHUNK, graphs.n_edges, CHUNK))
     for first, last in pairwise([0, *cuts.tolist(), graphs.n_nodes]):
@@ -145,13 +146,13 @@ def segment_sums(words: Words, ptr: NDArray[np.int64]) -> Words:
 
 
 def return_probabilities(graphs: GraphSet, steps: int) -> NDArray[np.float32]:
-    """[N, steps] the probability that a random walk from a node is back after 1, 2, … steps; 0 for isolated nodes."""
+    """[N, steps] the probability that a random walk returns to its start after 1, 2, … steps; 0 for isolated nodes."""
 
     def compute() -> dict[str, NDArray[np.float32]]:
         found = np.zeros((graphs.n_nodes, steps), np.float32)
         order, first = np.argsort(graphs.sizes, kind="stable"), 0
         nodes = np.cumsum(graphs.sizes[order])
-        while first < len(order):  # graphs of similar size together, so that the dense columns are well filled
+        while first < len(order):  # graphs of similar size together, so the dense columns have little padding
             before = nodes[first - 1] if first else 0
             fits = (nodes - before) * graphs.sizes[order] <= STRETCH
             last = max(first + 1, first + int(np.count_nonzero(fits[first:])))
@@ -160,12 +161,12 @@ def return_probabilities(graphs: GraphSet, steps: int) -> NDArray[np.float32]:
         return {"found": found}
 
     what = f"walk {steps} {VERSION}"
-    return remembered(graphs, ("walk", steps), lambda: kept(what, _structure(graphs), compute)["found"])
+    return cached(graphs, ("walk", steps), lambda: kept(what, _structure(graphs), compute)["found"])
 
 
 def _walk(graphs: GraphSet, ids: NDArray[np.int64], found: NDArray[np.float32]) -> None:
-    """Fill in the rows of some graphs. With S = D^-½ A D^-½ the probability after t steps is (Sᵗ)_ii, and as S is
-    symmetric that is the scalar product of rows i of two of its powers, the exponents adding up to t."""
+    """Fill in the rows of some graphs. With S = D^-½ A D^-½ the probability after t steps is (Sᵗ)_ii. S is symmetric,
+    so this is the scalar product of rows i of two powers of S whose exponents add up to t."""
     from scipy.sparse import csr_array
 
     sizes = graphs.sizes[ids]
@@ -177,7 +178,7 @@ def _walk(graphs: GraphSet, ids: NDArray[np.int64], found: NDArray[np.float32]) 
     width = max(1, STRETCH // max(part.n_nodes, 1))
     steps = found.shape[1]
     diagonal = np.zeros((part.n_nodes, steps))
-    for start in range(0, int(sizes.max(initial=0)), width):  # columns of S, of every graph its own
+    for start in range(0, int(sizes.max(initial=0)), width):  # a range of columns of each graph's own S
         here = np.flatnonzero((place >= start) & (place < start + width))
         power = np.zeros((part.n_nodes, min(width, int(sizes.max()) - start)))
         power[here, place[here] - start] = 1.0
@@ -189,21 +190,21 @@ def _walk(graphs: GraphSet, ids: NDArray[np.int64], found: NDArray[np.float32]) 
 
 
 EQUAL = 1e-6
-"""Eigenvalues that differ by less are one. They lie between 0 and 2."""
+"""Eigenvalues that differ by less count as equal. They lie between 0 and 2."""
 
 DENSE = 400
-"""Of larger graphs only the eigenvectors that are needed are computed, and of smaller ones all, many at a time."""
+"""For graphs up to this size all eigenvectors are computed, many graphs at a time; for larger ones, those needed."""
 
 SPARE = 16
-"""So many further eigenvectors are computed, as the last that is wanted may share its eigenvalue with some."""
+"""Number of additional eigenvectors: the last one needed may share its eigenvalue with further ones."""
 
 
 def laplacian_encodings(graphs: GraphSet, count: int) -> NDArray[np.float32]:
-    """[N, count] the absolute entries of the eigenvectors of I − D^-½ A D^-½ with the smallest eigenvalues above 0; 0
+    """[N, count] the absolute entries of the eigenvectors of I − D^-½ A D^-½ with the smallest positive eigenvalues; 0
     where a graph has fewer.
 
-    Where m eigenvectors share an eigenvalue, and so are any basis of their space, an entry is √(Σ v² / m) over them.
-    This depends on neither basis nor signs, so that the encodings are the same for every order of the nodes.
+    For m eigenvectors with the same eigenvalue, each entry is √(Σ v² / m) over them. This depends neither on the basis
+    of their eigenspace nor on signs, so the encodings do not depend on the order of the nodes.
     """
 
     def compute() -> dict[str, NDArray[np.float32]]:
@@ -219,7 +220,7 @@ def laplacian_encodings(graphs: GraphSet, count: int) -> NDArray[np.float32]:
         return {"found": found}
 
     what = f"laplacian {count} {VERSION}"
-    return remembered(graphs, ("laplacian", count), lambda: kept(what, _structure(graphs), compute)["found"])
+    return cached(graphs, ("laplacian", count), lambda: kept(what, _structure(graphs), compute)["found"])
 
 
 def _eigenspaces(graphs: GraphSet, size: int, count: int) -> Doubles:
@@ -247,7 +248,7 @@ def _eigenspaces(graphs: GraphSet, size: int, count: int) -> Doubles:
 
 
 def _components(graph: GraphSet) -> int:
-    """How many connected components a graph has: the multiplicity of the eigenvalue 0."""
+    """The number of connected components of a graph, which is the multiplicity of the eigenvalue 0."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
@@ -257,7 +258,7 @@ def _components(graph: GraphSet) -> int:
 
 
 def _averaged(values: Doubles, vectors: Doubles, count: int) -> Doubles:
-    """[n, count] the encodings by ascending eigenvalues [m] with their eigenvectors [n, m]."""
+    """[n, count] the encodings from ascending eigenvalues [m] and their eigenvectors [n, m]."""
     space = np.cumsum(np.diff(values, prepend=values[0]) >= EQUAL)
     squares = np.stack([np.bincount(space, row) for row in np.square(vectors)]) / np.bincount(space)
     wanted = np.flatnonzero(values >= EQUAL)[:count]

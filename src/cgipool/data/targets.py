@@ -1,11 +1,11 @@
-"""What target columns hold, and the task that fits them."""
+"""Target columns: their values, the task that fits them, and sets with other targets."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from cgipool.data.check import TASKS
 from cgipool.data.further import is_missing, number_in
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 AUTO = "auto"
 
 MOST_CLASSES = 20
-"""A single column with more different numbers than this is a regression target."""
+"""A single column with more distinct numbers than this is a regression target."""
 
 
 @dataclass
 class TargetColumn:
-    """What the values of a column are; only a few distinct ones are kept."""
+    """Summary of the values of a column. Only a few distinct values are kept."""
 
     name: str
     rows: int = 0
     count: int = 0
-    """Values that are numbers."""
+    """Number of values that are finite numbers."""
     whole: bool = True
     """Whether all numbers are whole."""
     distinct: set[float] = field(default_factory=set)
     texts: int = 0
-    """Values that are neither missing nor finite numbers."""
+    """Number of values that are neither missing nor finite numbers."""
     text: tuple[int, str] | None = None
-    """Row and content of the first of them."""
+    """Row and content of the first of these."""
 
     def add(self, text: str, row: int) -> None:
-        """Include a field of a table."""
+        """Add a field of a table."""
         self.rows += 1
         if is_missing(text):
             return
@@ -71,7 +71,7 @@ class TargetColumn:
 
 
 def fitting_task(columns: Sequence[TargetColumn]) -> tuple[str, str]:
-    """The task that the values of target columns fit, and why."""
+    """The task that fits the values of target columns, and the reason."""
     if len(columns) > 1:
         if all(column.is_binary for column in columns):
             return "multilabel", "all values are 0 or 1"
@@ -87,9 +87,9 @@ def fitting_task(columns: Sequence[TargetColumn]) -> tuple[str, str]:
 
 
 def task_of_values(values: NDArray[np.float64], name: str = "y") -> str:
-    """The task that an array [G, T] of targets fits, NaN where missing."""
+    """The task that fits an array [G, T] of targets, NaN where missing."""
     if np.isinf(values).any():
-        return "regression"  # whose checks name the value
+        return "regression"  # its checks report the value
     columns = []
     for column in values.T:
         known = column[~np.isnan(column)]
@@ -100,12 +100,16 @@ def task_of_values(values: NDArray[np.float64], name: str = "y") -> str:
 
 
 def labelled(
-    graphs: "GraphSet", rows: Sequence[NDArray[Any] | None], class_names: Names | None, task: str = AUTO
+    graphs: "GraphSet",
+    rows: Sequence[NDArray[Any] | None],
+    class_names: Names | None,
+    task: str = AUTO,
+    columns: Names = (),
 ) -> "GraphSet":
-    """The same graphs with labels: for each graph one class index, one number or a row of targets; None if missing.
+    """The same graphs with labels: for each graph a class index, a number or a row of targets; None if missing.
 
-    One whole number of an integer type per graph is a class. For numbers of a float type, `task` auto decides by the
-    values as `data import` does.
+    One value of an integer type per graph is a class. For values of a float type, `task` auto decides by the values, as
+    `data import` does. `columns` are the names of the targets, if there are as many targets.
     """
     if task not in (AUTO, *TASKS):
         raise unknown("task", task, (AUTO, *TASKS))
@@ -117,19 +121,17 @@ def labelled(
     if task == AUTO:
         task = TASKS[0] if width == 1 and whole else task_of_values(values)
     if task != TASKS[0]:
-        return graphs.with_targets(values, task=task)
+        return graphs.with_targets(values, columns if len(columns) == width else None, task)
     if width != 1:
-        raise UserError(f"{graphs.name}: y has {width} columns, and class labels are one; use task='multilabel'")
-    if (bad := np.flatnonzero(values[:, 0] != np.floor(values[:, 0]))).size:
-        found = "no y" if np.isnan(values[bad[0], 0]) else f"y = {values[bad[0], 0]:g}"
-        raise UserError(f"graph {bad[0]} has {found}; class labels must be whole numbers without gaps")
+        raise UserError(f"{graphs.name}: y has {width} columns; class labels are one column. Use task='multilabel'")
+    _check_classes(graphs.name, values[:, 0])
     y = values[:, 0].astype(np.int64)
     codes, names = encode(y) if class_names is None else (y, class_names)
     return graphs.relabelled(codes, names)
 
 
 def _width(rows: Sequence[NDArray[Any] | None]) -> int:
-    """The number of targets of each graph, which must be the same."""
+    """The number of targets of each graph, which must be equal."""
     first: tuple[int, int] | None = None
     for i, row in enumerate(rows):
         if row is not None:
@@ -137,3 +139,76 @@ def _width(rows: Sequence[NDArray[Any] | None]) -> int:
             if len(row) != first[1]:
                 raise UserError(f"graphs {first[0]} and {i} differ: {first[1]} and {len(row)} values of y")
     return 1 if first is None else first[1]
+
+
+def _check_classes(where: str, y: NDArray[np.float64]) -> None:
+    """Raise UserError unless all labels are whole numbers."""
+    need = "class labels must be whole numbers"
+    if (missing := np.flatnonzero(np.isnan(y))).size:
+        raise UserError(f"{where}: y is missing {in_graphs(missing)}; {need}")
+    if (bad := np.flatnonzero(~np.isfinite(y) | (y != np.floor(y)))).size:
+        raise UserError(f"{where}: y is not a whole number {in_graphs(bad)}: {y[bad[0]]:g}; {need}")
+
+
+def in_graphs(numbers: Sequence[int] | NDArray[np.int64]) -> str:
+    """ "in 3 graphs, first in graph 5": the end of a message about graphs with these numbers."""
+    return f"in {counted(len(numbers), 'graph')}, first in graph {numbers[0]}"
+
+
+def checked_targets(
+    graphs: "GraphSet", targets: ArrayLike, names: Sequence[str] | None
+) -> tuple[NDArray[np.float64], Names | None]:
+    """Targets as [G, T] and their names. Raise UserError for text, empty columns, and names that do not fit."""
+    where = graphs.name
+    try:
+        values = np.asarray(targets)
+    except ValueError:
+        raise UserError(f"{where}: targets must be of shape [G] or [G, T]; the rows differ in length") from None
+    values = values[:, None] if values.ndim == 1 else values
+    if values.ndim != 2:
+        raise UserError(f"{where}: targets must be of shape [G] or [G, T], not {list(values.shape)}")
+    if len(values) != graphs.n_graphs:
+        raise UserError(f"{where}: targets has {counted(len(values), 'row')} for {counted(graphs.n_graphs, 'graph')}")
+    named = None if names is None else (names,) if isinstance(names, str) else tuple(map(str, names))
+    if named is not None and len(named) != values.shape[1]:
+        given = f"{counted(len(named), 'name')} {are(len(named))} given"
+        raise UserError(f"{where}: targets has {counted(values.shape[1], 'column')}, but {given}")
+    if named is not None and (twice := [name for name in named if named.count(name) > 1]):
+        raise UserError(f"{where}: {named.count(twice[0])} target columns are named {excerpt(twice[0])!r}")
+    columns = np.empty(values.shape)
+    for j, column in enumerate(values.T):
+        columns[:, j] = _numbers(f"{where}: target column {excerpt(named[j] if named else f'target {j}')!r}", column)
+    return columns, named
+
+
+def _numbers(where: str, column: NDArray[Any]) -> NDArray[np.float64]:
+    """[G] a column as numbers, NaN where missing; None and numbers in text are accepted."""
+    bad: list[int] = []
+    if column.dtype.kind in "biuf":
+        numbers = column.astype(np.float64)
+    else:
+        numbers = np.full(len(column), np.nan)
+        for graph, value in enumerate(column):
+            try:
+                numbers[graph] = np.nan if value is None else float(value)
+            except (TypeError, ValueError, OverflowError):
+                bad.append(graph)
+    if bad:
+        what = f"{counted(len(bad), 'value')} that {are(len(bad))} not a number"
+        raise UserError(f"{where} has {what}, first in graph {bad[0]}: {excerpt(str(column[bad[0]]), 60)!r}")
+    if len(numbers) and np.isnan(numbers).all():
+        raise UserError(f"{where} has no value: it is missing {in_graphs(range(len(numbers)))}")
+    return numbers
+
+
+def replaced_targets(
+    graphs: "GraphSet", values: NDArray[np.float64], names: Names | None, task: str | None
+) -> "GraphSet":
+    """The same graphs with target columns [G, T] instead of classes. A column may be empty, as in a part of a set."""
+    if task is None:
+        binary = values.shape[1] > 1 and np.isin(values[~np.isnan(values)], (0.0, 1.0)).all()
+        task = "multilabel" if binary else "regression"
+    column_names = {what: known for what, known in graphs.column_names.items() if what != "targets"}
+    column_names |= {} if names is None else {"targets": names}
+    changes: dict[str, Any] = {"task": task, "targets": values, "column_names": column_names}
+    return replace(graphs, **changes, y=np.full(graphs.n_graphs, -1, np.int64), class_names=(), checked=False)

@@ -1,4 +1,4 @@
-"""Reader of the TU format (Morris et al., TUDataset, 2020): a zip archive or a folder of text files."""
+"""Read the TU format (Morris et al., TUDataset, 2020): a zip archive or a folder of text files."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -15,30 +15,30 @@ from cgipool.data.graphs import GraphSet
 from cgipool.data.join import merge
 from cgipool.data.names import Names, encode, encode_columns
 from cgipool.data.spill import IN_MEMORY, Pile, Work
-from cgipool.data.targets import task_of_values
+from cgipool.data.targets import replaced_targets, task_of_values
 from cgipool.data.tu_table import RowReader, at_row, read_blocks
 from cgipool.errors import UserError
 
 Ints = NDArray[np.int64]
 
 STRETCH = 1 << 18
-"""Lines that are sorted at a time."""
+"""Lines to sort at a time."""
 
 
 class Stream(Protocol):
-    """Rows that are read in order."""
+    """Rows to read in order."""
 
     def take(self, count: int) -> NDArray[Any]:
         """The next rows."""
 
 
 class EdgeLines:
-    """All lines, read once and checked: each pair inside one graph."""
+    """All lines of the edge list, read once. Each edge must be within one graph."""
 
     def __init__(self, files: TuFiles, node_ptr: Ints, work: Work) -> None:
         self._files, self._node_ptr, self._work = files, node_ptr, work
         self.count = np.zeros(len(node_ptr) - 1, np.int64)
-        """[G] lines of each graph."""
+        """[G] the number of lines of each graph."""
         self._in_order = True
         rows = last = 0
         with Pile(work) as pile:
@@ -50,13 +50,13 @@ class EdgeLines:
                 pile.append(ends)
                 rows, last = rows + len(ends), int(graph[-1]) if len(graph) else last
                 work.tell("edges", rows)
-            self._streams: list[Stream] = [_Held(pile.blocks())]
+            self._streams: list[Stream] = [_Blocks(pile.blocks())]
         kinds = {"edge_labels": "int64", "edge_attributes": "float32"}
         self._names = [part for part in kinds if files.has(part)]
         self._streams += [RowReader(files, part, kinds[part], rows, "edges") for part in self._names]
 
     def bring_in_order(self, cuts: Ints) -> None:
-        """Sort the lines by part, in file order within a part; the parts begin at the graphs cuts [P + 1]."""
+        """Sort the lines by part, in file order within a part. `cuts` [P + 1] are the first graphs of the parts."""
         if self._in_order:
             return
         first_line = pointer(self.count)
@@ -74,7 +74,7 @@ class EdgeLines:
             for whole, values in zip(moved, rows, strict=True):
                 whole[place] = values[order]
             fill += here
-        self._streams = [_Held([whole]) for whole in moved]
+        self._streams = [_Blocks([whole]) for whole in moved]
 
     def take(self, count: int) -> tuple[NDArray[np.int32], NDArray[np.int32], dict[str, Any]]:
         """The two ends of the next lines, counted from 0, and their columns as fields of a GraphSet."""
@@ -88,7 +88,7 @@ class EdgeLines:
         return ends[:, 0], ends[:, 1], fields
 
     def _graphs(self, ends: NDArray[np.int32], row: int) -> Ints:
-        """The graph of each of some lines, of which the first is this row of the file."""
+        """The graph of each line; the first line is row `row` of the file."""
         ptr, nodes = self._node_ptr, int(self._node_ptr[-1])
         if len(ends) and not (ends.min() >= 0 and ends.max() < nodes):
             bad, side = np.argwhere((ends < 0) | (ends >= nodes))[0]
@@ -106,8 +106,8 @@ class EdgeLines:
         return graph
 
 
-class _Held:
-    """Rows of blocks, which are released once they are taken."""
+class _Blocks:
+    """Rows of blocks, which are freed once they are taken."""
 
     def __init__(self, blocks: list[NDArray[Any]]) -> None:
         self._blocks, self._none = deque(blocks), blocks[0][:0]
@@ -124,7 +124,7 @@ class _Held:
 
 
 PART = 1 << 21
-"""Nodes and edge lines in a part, as nearly as whole graphs allow."""
+"""Approximate number of nodes and edge lines in a part, which contains whole graphs."""
 
 
 GAPS, LEAST = 10, 1000
@@ -135,11 +135,11 @@ CLASSES = 1 << 16
 """Maximum classes of a set; measurements in place of classes would give one class per graph."""
 
 MOST = 2**31 - 1
-"""Numbers of nodes and graphs are read as 32 bits."""
+"""Maximum number of nodes and of graphs; their numbers are read as 32-bit integers."""
 
 
 def read_tu(path: str | Path, *, unlabelled: bool = False) -> GraphSet:
-    """Read a TU data set; an error names the file and the line. With `unlabelled` no classes are read."""
+    """Read a TU data set. Errors name the file and the line. With `unlabelled`, no classes are read."""
     return merge(list(tu_parts(path, unlabelled=unlabelled)))
 
 
@@ -162,14 +162,14 @@ def target_values(path: Path, max_size: int | None = None) -> NDArray[np.float64
 
 
 def class_counts(path: Path) -> tuple[int, int]:
-    """How many graphs and how many classes a TU data set has."""
+    """The numbers of graphs and of classes of a TU data set."""
     with TuFiles(path) as files:
         y, names = _classes(files)
         return len(y), len(names)
 
 
 def text_size(path: Path) -> int:
-    """The bytes of all text of a TU data set."""
+    """The size of all text of a TU data set in bytes."""
     with TuFiles(path) as files:
         return files.size
 
@@ -181,10 +181,10 @@ def tu_parts(
     max_size: int | None = None,
     targets: bool | None = None,
 ) -> Iterator[GraphSet]:
-    """The graphs of a TU data set in order, some at a time; each part names the labels that occur in it.
+    """Yield the graphs of a TU data set in order, some at a time. Each part has the names of its own labels.
 
-    `max_size` limits the bytes of text in an archive (see `archive.allowed`). `targets` says whether to read attributes
-    of the graphs as targets instead of classes; by default this is done if there are no classes.
+    `max_size` limits the bytes of text in an archive (see `archive.allowed`). With `targets`, attributes of graphs are
+    read as targets instead of classes, which is the default if there are no classes.
     """
     with TuFiles(Path(path), max_size) as files:
         if targets is None:
@@ -216,7 +216,7 @@ def tu_parts(
                 **columns,
                 **nodes.take(int(stop - start)),
             )
-            yield part if values is None else part.with_targets(values[first:last], None, task or "regression")
+            yield part if values is None else replaced_targets(part, values[first:last], None, task or "regression")
 
 
 def _targets(files: TuFiles) -> NDArray[np.float64]:
@@ -269,7 +269,7 @@ def _no_classes(files: TuFiles) -> tuple[Ints, Names]:
 
 
 def _sizes(files: TuFiles, n_graphs: int, work: Work) -> Ints:
-    """[G] nodes of each graph; the file must not go back to an earlier graph."""
+    """[G] the number of nodes of each graph. The nodes in the file must be sorted by graph."""
     sizes = np.zeros(n_graphs, np.int64)
     row, last = 0, 1
     for block in read_blocks(files, "graph_indicator", "int32", 1):
@@ -289,13 +289,13 @@ def _sizes(files: TuFiles, n_graphs: int, work: Work) -> Ints:
 
 
 def _cuts(load: Ints) -> Ints:
-    """The graphs at which parts begin, and G; `load` [G] adds up the nodes and lines up to and with each graph."""
+    """The first graph of each part, and G. `load` [G] is the cumulative number of nodes and lines."""
     marks = np.searchsorted(load, np.arange(PART, load[-1], PART))
     return np.unique(np.concatenate([[0], marks, [len(load)]]))
 
 
 class _NodeColumns:
-    """Labels and attributes of the nodes, in their order."""
+    """Labels and attributes of the nodes, in file order."""
 
     def __init__(self, files: TuFiles, nodes: int) -> None:
         self._labels = RowReader(files, "node_labels", "int64", nodes, "nodes") if files.has("node_labels") else None

@@ -1,4 +1,4 @@
-"""Tables of numbers from text without a header, in all formats that the TU collection uses.
+"""Read tables of numbers from text without a header, in all formats of the TU collection.
 
 pyarrow parses the standard format block by block. A block that it rejects is converted to the standard format and
 parsed again. If that fails as well, a slow scan finds the line for the message.
@@ -25,7 +25,7 @@ from cgipool.processes import until_error
 BLOCK = 1 << 20
 
 THREADS, AHEAD = 2, 4
-"""Threads that parse a file, and blocks that are read ahead."""
+"""Number of threads that parse a file, and of blocks to read ahead."""
 
 KINDS: dict[str, type] = {"int32": np.int32, "int64": np.int64, "float32": np.float32, "float64": np.float64}
 """Column type → its NumPy type."""
@@ -35,7 +35,7 @@ FLOATS = ("float32", "float64")
 BOM = b"\xef\xbb\xbf"
 
 EXACT = 2.0**53
-"""Whole numbers beyond it are not exact as floats."""
+"""Larger whole numbers are not exact as floats."""
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
@@ -47,9 +47,9 @@ _PLUS = re.compile(rb"(^|,)\+(?=[0-9.])", re.MULTILINE)
 
 
 def read_blocks(files: TuFiles, part: str, kind: str, columns: int | None = None) -> Iterator[NDArray[Any]]:
-    """The rows [n, columns] of NAME_part.txt, block after block; of an empty file one block without rows.
+    """Yield the rows [n, columns] of NAME_part.txt, block by block. An empty file gives one block without rows.
 
-    There are as many columns as in the first line unless their number is given.
+    By default, the first line determines the number of columns.
     """
     first = next((fields for _, fields in _lines(files, part)), None)
     width = columns or len(first or "1")
@@ -69,8 +69,8 @@ def read_blocks(files: TuFiles, part: str, kind: str, columns: int | None = None
             plain, rows = False, _parse_tidied(text, kind, width)
         return rows
 
-    # The next blocks are decompressed and parsed while the caller works on this one. Leaving the context, by an error
-    # too, waits for the threads.
+    # The next blocks are decompressed and parsed while the caller works on this one. Leaving the context waits for the
+    # threads, also after an error.
     with files.open(part) as stream, ThreadPoolExecutor(THREADS) as pool:
         texts = until_error(_blocks(files, part, stream))
         waiting = deque(pool.submit(parse, *text) for text in islice(texts, AHEAD))
@@ -85,28 +85,28 @@ def read_blocks(files: TuFiles, part: str, kind: str, columns: int | None = None
 
 
 class RowReader:
-    """The rows of NAME_part.txt in order; the file must have one for each of `wanted` things (nodes, edges)."""
+    """The rows of NAME_part.txt in order. The file must have `expected` rows, one per node or edge (`things`)."""
 
-    def __init__(self, files: TuFiles, part: str, kind: str, wanted: int, things: str) -> None:
+    def __init__(self, files: TuFiles, part: str, kind: str, expected: int, things: str) -> None:
         self._files, self._part, self._kind = files, part, kind
-        self._wanted, self._things = wanted, things
+        self._expected, self._things = expected, things
         self._blocks = read_blocks(files, part, kind)
-        self._held = [next(self._blocks)]
+        self._buffer = [next(self._blocks)]
         self._taken = 0
 
     def take(self, count: int) -> NDArray[Any]:
         """The next rows. Raise UserError if the file has too few or too many."""
-        while sum(map(len, self._held)) < count and (block := next(self._blocks, None)) is not None:
-            self._held.append(block)
-        held = np.concatenate(self._held)
-        rows, self._held = held[:count], [held[count:]]
+        while sum(map(len, self._buffer)) < count and (block := next(self._blocks, None)) is not None:
+            self._buffer.append(block)
+        read = np.concatenate(self._buffer)
+        rows, self._buffer = read[:count], [read[count:]]
         self._taken += len(rows)
         if len(rows) < count:
             last = line_of_row(self._files, self._part, self._taken - 1) if self._taken else 0
             ends = f"{self._files.where(self._part)} ends at line {last}"
-            raise UserError(f"{ends}: {counted(self._taken, 'row')} for {self._wanted} {self._things}")
-        if self._taken == self._wanted and (len(held) > count or next(self._blocks, None) is not None):
-            raise at_row(self._files, self._part, self._wanted, f"there are only {self._wanted} {self._things}")
+            raise UserError(f"{ends}: {counted(self._taken, 'row')} for {self._expected} {self._things}")
+        if self._taken == self._expected and (len(read) > count or next(self._blocks, None) is not None):
+            raise at_row(self._files, self._part, self._expected, f"there are only {self._expected} {self._things}")
         if self._kind in FLOATS and not np.isfinite(rows).all():
             raise self._not_finite()
         return rows
@@ -144,12 +144,12 @@ def _row(files: TuFiles, part: str, row: int, columns: int) -> list[int]:
 
 
 def at_row(files: TuFiles, part: str, row: int, problem: str) -> UserError:
-    """The error for a row, counted from 0; it names the line."""
+    """The error for a row, counted from 0, with the number of its line."""
     return UserError(f"{files.where(part)}, line {line_of_row(files, part, row)}: {problem}")
 
 
 def line_of_row(files: TuFiles, part: str, row: int) -> int:
-    """The line, from 1, of a row, from 0, of a parsed table; blank lines are not rows."""
+    """The line number, from 1, of a row, from 0. Blank lines are not rows."""
     for count, (line, _) in enumerate(_lines(files, part)):
         if count == row:
             return line
@@ -157,7 +157,7 @@ def line_of_row(files: TuFiles, part: str, row: int) -> int:
 
 
 def _blocks(files: TuFiles, part: str, stream: IO[bytes]) -> Iterator[bytes]:
-    """Whole lines, some at a time."""
+    """Yield whole lines, some at a time."""
     is_start = True
     while text := stream.read(BLOCK):
         if not text.endswith(b"\n"):
@@ -174,7 +174,7 @@ def _line(files: TuFiles, part: str, stream: IO[bytes]) -> bytes:
 
 
 def _parse(text: bytes, kind: str, columns: int) -> NDArray[Any] | None:
-    """The rows of lines in the standard format; None if a line is not in it."""
+    """Parse lines in the standard format; None if a line is in another format."""
     if kind not in FLOATS and (b"x" in text or b"X" in text):  # pyarrow would read 0x10 as 16
         return None
     names = [str(j) for j in range(columns)]
@@ -195,7 +195,7 @@ def _parse(text: bytes, kind: str, columns: int) -> NDArray[Any] | None:
 
 
 def _parse_tidied(text: bytes, kind: str, columns: int) -> NDArray[Any] | None:
-    """The rows of lines in any format; None if a line is in none."""
+    """Parse lines in any known format; None if that fails."""
     tidy = _tidied(text)
     if not tidy.strip():
         return np.empty((0, columns), KINDS[kind])
@@ -210,13 +210,13 @@ def _parse_tidied(text: bytes, kind: str, columns: int) -> NDArray[Any] | None:
 
 
 def _tidied(text: bytes) -> bytes:
-    """Lines with commas between the numbers, and without blanks, plus signs and a comma at the end."""
+    """Convert lines to the standard format: commas between numbers, no blanks, plus signs or trailing commas."""
     text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     return _PLUS.sub(rb"\1", _SEPARATOR.sub(b",", _EDGES.sub(b"", text)))
 
 
 def _lines(files: TuFiles, part: str) -> Iterator[tuple[int, list[str]]]:
-    """Line number and fields of each line that is not blank."""
+    """Yield the line number and the fields of each non-blank line."""
     number = 0
     with files.open(part) as stream:
         while line := _line(files, part, stream):
@@ -240,7 +240,7 @@ def _explain(files: TuFiles, part: str, kind: str, columns: int) -> UserError:
 
 
 def _problem(text: str, kind: str) -> str | None:
-    """What is wrong with a number, if anything is."""
+    """A description of what is wrong with a number; None if it is valid."""
     shown = excerpt(text)
     if kind in FLOATS:
         return None if NUMBER.fullmatch(text) or NOT_FINITE.fullmatch(text) else f"{shown!r} is not a number"

@@ -1,4 +1,4 @@
-"""Write a saved GraphSet part by part; only names and counts are held in memory."""
+"""Write a saved GraphSet part by part. Only names and counts are kept in memory."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cgipool.data.check import SAVED
 from cgipool.data.digests import of_files
 from cgipool.data.further import names_of
-from cgipool.data.join import COLUMNS, Union, check_alike, shared_columns
+from cgipool.data.join import COLUMNS, Union, check_same_columns, shared_columns
 from cgipool.data.names import Names
 from cgipool.errors import UserError
 from cgipool.files import DIGEST, sealed, write_json
@@ -25,7 +25,7 @@ FORMAT = 2
 """Format 1 had no digests."""
 INDEX, FEATURES = "graphset.json", "features.json"
 STRETCH = 1 << 20
-"""Rows whose codes are put in order at a time."""
+"""Rows to recode at a time."""
 
 
 class GraphSetWriter:
@@ -36,7 +36,7 @@ class GraphSetWriter:
         self._files = ExitStack()
         self._arrays: dict[str, _Growing] = {}
         self._first: GraphSet | None = None
-        """The first part, without graphs: what the others must be like."""
+        """The first part without its graphs; the other parts must have the same columns."""
         self._names = {"category": Union(), "edge_category": Union()}
         self._columns: dict[str, Names] | None = None
         """The column names on which all parts agree."""
@@ -53,12 +53,12 @@ class GraphSetWriter:
                 self._finish()
 
     def append(self, graphs: "GraphSet") -> None:
-        """Add the graphs of a set after those that are there; class names and columns must be the same."""
+        """Append the graphs of a set, which must have the same class names and columns."""
         if self._first is None:
             self._first = graphs.subset([])
             for name, start in (("node_ptr", self._nodes), ("edge_ptr", self._edges)):
                 self._array(name, graphs).append(np.array([start]))
-        check_alike(self._first, graphs)
+        check_same_columns(self._first, graphs)
         if names_of(graphs) != names_of(self._first):
             raise UserError(f"{self._first.name} and {graphs.name} have different further columns")
         self._pointer("node_ptr", graphs, self._nodes)
@@ -134,7 +134,7 @@ class GraphSetWriter:
         return self._arrays[name]
 
     def _append_texts(self, what: str, graphs: "GraphSet", before: int, count: int) -> None:
-        """Add the texts of a part; where it has none, or parts before it had none, they are empty."""
+        """Add the texts of a part. For parts without texts they are empty."""
         texts = getattr(graphs, what)
         if texts is None and what not in self._arrays:
             return
@@ -166,7 +166,7 @@ class GraphSetWriter:
 
 
 class _Growing:
-    """A .npy file to which rows are added. NumPy leaves room in the header for the number of rows to grow."""
+    """A .npy file that rows are appended to. NumPy's header has room for the number of rows to grow."""
 
     def __init__(self, file: IO[bytes], dtype: np.dtype[Any], row: tuple[int, ...]) -> None:
         self.dtype = dtype

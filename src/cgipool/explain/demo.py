@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from cgipool.data.generated import motifs
 from cgipool.data.graphs import GraphSet
-from cgipool.data.motifs import motifs
 from cgipool.data.splits import random_splits
 from cgipool.explain.fidelity import kept
 from cgipool.explain.picture import Scale, draw_pooling, steps
@@ -81,18 +81,18 @@ def run_demo(
     )
 
 
-def trained(task: Job, graphs: GraphSet, weights: Path) -> Training:
+def trained(job: Job, graphs: GraphSet, weights: Path) -> Training:
     """Return a training whose network has these weights."""
-    training = Training(task, graphs)
+    training = Training(job, graphs)
     training.state.network.load_state_dict(load_tensors(weights)[0])
     return training
 
 
 def follow(training: Training) -> Trace:
-    """What the network does to the test graphs."""
-    task, network = training.job, training.state.network.eval()
-    batch = training.batcher.batch(task.split.test, task.key(EVALUATION))
-    return trace_batch(network, batch, task.method, partial(training.task.predictions, constants=training.constants))
+    """Trace the test graphs through the network."""
+    job, network = training.job, training.state.network.eval()
+    batch = training.batcher.batch(job.split.test, job.key(EVALUATION))
+    return trace_batch(network, batch, job.method, partial(training.task.predictions, constants=training.constants))
 
 
 def draw(path: Path, graphs: GraphSet, trace: Trace, scale: Scale | None = None) -> Path:

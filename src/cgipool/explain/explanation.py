@@ -208,8 +208,8 @@ class Explanation:
 def explain_graph(
     model: FittedModel, graphs: GraphSet, number: int, member: int = 0, target: str | None = None
 ) -> Explanation:
-    """What a member of a model does to the graph at this position, counted from 0. `target` names the target column
-    that the verdict is about, by default the first."""
+    """Explain what a member of a model does to the graph at this position, counted from 0. `target` names the target
+    column of the verdict, by default the first."""
     column = target_of(model, target)
     if not 0 <= number < graphs.n_graphs:
         raise UserError(f"there is no graph {number}; {graphs.name} has {graphs.n_graphs:,}, numbered from 0")

@@ -1,6 +1,6 @@
-"""Measure how faithful the kept nodes are: whether they hold the known motif, and whether they predict the target.
+"""Measure how faithful the kept nodes are: whether they contain the known motif, and whether they predict the target.
 
-Shapes: G graphs, N nodes of all graphs end to end, L levels.
+Shapes: G graphs, N nodes of all graphs, L levels.
 """
 
 from dataclasses import dataclass

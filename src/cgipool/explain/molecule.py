@@ -33,46 +33,46 @@ UNLABELLED = ("none", "unknown")
 
 
 def restore_stereo(molecule: "Chem.RWMol", graph: GraphSet) -> None:
-    """Set the stereo of atoms and double bonds from the CIP labels in the columns of a graph, a set of one.
+    """Set the stereo of atoms and double bonds from the CIP labels in the columns of a set of one graph.
 
     Stereo that cannot be matched is left unspecified, so the result is never a different isomer.
     """
-    wanted = _labelled_atoms(molecule, graph) + _labelled_bonds(molecule, graph)
+    labels = _labelled_atoms(molecule, graph) + _labelled_bonds(molecule, graph)
     try:
         with rdBase.BlockLogs():
-            _settle(molecule, wanted)
+            _assign(molecule, labels)
     except RuntimeError:  # the CIP rules take too long
-        for thing, _ in wanted:
+        for thing, _ in labels:
             _clear(thing)
 
 
-def _settle(molecule: "Chem.RWMol", wanted: list[tuple[Any, str]]) -> None:
+def _assign(molecule: "Chem.RWMol", labels: list[tuple[Any, str]]) -> None:
     """Invert atoms and bonds with a wrong label until all labels are right, then clear those that are still wrong.
 
     Labels can depend on each other, so one round may not be enough. If inverting all at once does not help, as for the
     two centres of 1,4-dimethylcyclohexane, one is inverted at a time.
     """
-    before = len(wanted) + 1
-    for turn in range(min(2 * len(wanted), ROUNDS)):
-        wrong = [thing for thing in _wrong(molecule, wanted) if thing.HasProp("_CIPCode")]
+    before = len(labels) + 1
+    for turn in range(min(2 * len(labels), ROUNDS)):
+        wrong = [thing for thing in _wrong(molecule, labels) if thing.HasProp("_CIPCode")]
         if not wrong:
             break
         for thing in wrong if len(wrong) < before else [wrong[turn % len(wrong)]]:
             _invert(thing)
         before = len(wrong)
-    while wrong := _wrong(molecule, wanted):
+    while wrong := _wrong(molecule, labels):
         for thing in wrong:
             _clear(thing)
-        wanted = [(thing, label) for thing, label in wanted if _is_set(thing)]
+        labels = [(thing, label) for thing, label in labels if _is_set(thing)]
 
 
-def _wrong(molecule: "Chem.RWMol", wanted: list[tuple[Any, str]]) -> list[Any]:
-    """Atoms and bonds whose label is not the wanted one."""
-    for thing, _ in wanted:
+def _wrong(molecule: "Chem.RWMol", labels: list[tuple[Any, str]]) -> list[Any]:
+    """The atoms and bonds whose computed label differs from the given one."""
+    for thing, _ in labels:
         thing.ClearProp("_CIPCode")
-    if wanted:
+    if labels:
         rdCIPLabeler.AssignCIPLabels(molecule, maxRecursiveIterations=CIP_STEPS)
-    return [thing for thing, label in wanted if not thing.HasProp("_CIPCode") or thing.GetProp("_CIPCode") != label]
+    return [thing for thing, label in labels if not thing.HasProp("_CIPCode") or thing.GetProp("_CIPCode") != label]
 
 
 def _labelled_atoms(molecule: "Chem.RWMol", graph: GraphSet) -> list[tuple[Any, str]]:

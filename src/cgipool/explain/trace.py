@@ -1,6 +1,6 @@
 """Trace which nodes a network keeps at each pooling level, and cut graphs down to a set of nodes.
 
-Shapes: G graphs, N nodes of all graphs end to end, L levels, m edges of one graph.
+Shapes: G graphs, N nodes of all graphs, L levels, m edges of one graph.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,1 +1,1 @@
-"""The network: convolutions, norms, readouts, levels of pooled graphs, and how they are put together."""
+"""The network: convolutions, norms, readouts, levels of pooled graphs, and the code that assembles them."""

@@ -1,7 +1,8 @@
 """Graph convolutions, one formula each. They act on a `Level`, so a coarsened graph needs no special case.
 
-Shapes: x is [C, in], or the batch itself for a layer that reads the input features; the result is [C, out]. With `relu`
-a ReLU follows, which some layers compute on the way. A is the weighted adjacency where edges have weights.
+Shapes: x is [C, in], or the batch itself for a layer that reads the input features; the result is [C, out]. With
+`relu`, the layer applies a ReLU to its result, which some layers fuse. A is the adjacency, weighted if edges have
+weights.
 """
 
 import math
@@ -27,26 +28,26 @@ class InputSize:
     floats: int = 0
     """Float columns."""
     silent: tuple[int, ...] = ()
-    """One-hot columns that stand for what training never shows."""
+    """One-hot columns for values that do not occur in training."""
     edges: "InputSize | None" = None
-    """The width of the edge features; None where there are none or they are not read."""
+    """The width of the edge features; None if there are none or they are not read."""
     descriptors: int = 0
-    """Descriptors of a graph, which join the readout."""
+    """The number of graph descriptors, which are concatenated to the readout."""
 
     @property
     def width(self) -> int:
-        """All columns."""
+        """The number of all columns."""
         return self.columns + self.floats
 
 
 Width = int | InputSize
 
 
-class InputLinear(nn.Module):
-    """X W for the input features X of a batch; X itself, mostly one-hot, is never built.
+class _InputWeight(nn.Module):
+    """One row of weights for each input column, one-hot columns first.
 
-    Row v of the weight belongs to input column v, one-hot columns first. The silent rows start at 0 and, never being
-    looked up in training, stay there: a category that was not seen in training contributes nothing.
+    The silent rows start at 0 and stay there, because training never looks them up: a category that does not occur in
+    training contributes nothing.
     """
 
     def __init__(self, size: InputSize, out: int) -> None:
@@ -60,21 +61,25 @@ class InputLinear(nn.Module):
         with torch.no_grad():
             self.weight[list(self.size.silent)] = 0.0
 
+    def extra_repr(self) -> str:
+        """Shown in the module's repr."""
+        return f"{self.size.columns} one-hot + {self.size.floats} float columns, {self.weight.shape[1]}"
+
+
+class InputLinear(_InputWeight):
+    """X W for the input features X of a batch; X itself, mostly one-hot, is never built."""
+
     def forward(self, batch: Batch) -> Tensor:
-        """Looks rows up and adds them."""
+        """Look rows up and add them."""
         columns = self.size.columns
         if not self.size.floats:
             return ops.lookup(self.weight, batch.category)
         dense = batch.floats @ self.weight[columns:]
         return dense + ops.lookup(self.weight[:columns], batch.category) if columns else dense
 
-    def extra_repr(self) -> str:
-        """Shown in the module's repr."""
-        return f"{self.size.columns} one-hot + {self.size.floats} float columns, {self.weight.shape[1]}"
-
 
 class EdgeTerms(NamedTuple):
-    """The embedded features of a level's edges: those of entry i are table[code[i]]."""
+    """The embedded features of a level's edges: entry i has table[code[i]]."""
 
     table: Tensor
     """[T, out]."""
@@ -83,26 +88,21 @@ class EdgeTerms(NamedTuple):
     back: Tensor
     """[E] int32: the rows of the reverse edges."""
     each: bool
-    """Whether every entry has a row of its own."""
+    """Whether every entry has its own row."""
 
 
-class EdgeLinear(nn.Module):
+class EdgeLinear(_InputWeight):
     """e W for the input features e of the edges, categories and floats.
 
-    Without floats the few kinds of edges are embedded, not every edge.
+    Without floats, only the few distinct kinds of edges are embedded, not every edge.
     """
 
     def __init__(self, size: InputSize, out: int) -> None:
-        super().__init__()
-        self.size = size
-        self.weight = nn.Parameter(torch.empty(size.width, out))
-        bound = 1.0 / math.sqrt(max(size.width, 1))
-        nn.init.uniform_(self.weight, -bound, bound)
-        with torch.no_grad():
-            self.weight[list(size.silent)] = 0.0
+        super().__init__(size, out)
+        self.reset(1.0 / math.sqrt(max(size.width, 1)))
 
     def forward(self, level: Level) -> EdgeTerms:
-        """The features of a level's edges, which are those of the batch's."""
+        """Embed the features of a level's edges."""
         data, number = level.origin.edges, level.edge_numbers
         if data is None or not (len(data.code) or len(data.floats)):  # a batch without a single edge
             nothing = torch.zeros_like(level.lists[1])
@@ -117,13 +117,9 @@ class EdgeLinear(nn.Module):
             table = table + ops.lookup(self.weight[:columns], data.kind.index_select(0, data.code))
         return EdgeTerms(table, number, reverse, True)
 
-    def extra_repr(self) -> str:
-        """Shown in the module's repr."""
-        return f"{self.size.columns} one-hot + {self.size.floats} float columns, {self.weight.shape[1]}"
-
 
 NARROW = 8
-"""A projection to so few columns is a reading of x, not a matrix product."""
+"""Projections to at most this many columns are bound by reading x; they use `ops.project`, not a matrix product."""
 
 
 class Linear(nn.Linear):
@@ -168,14 +164,14 @@ class GCN(nn.Module):
         self.linear.reset(_glorot(width, out))
 
     def forward(self, x: Tensor | Batch, level: Level, relu: bool = False) -> Tensor:
-        """One step of propagation, with a ReLU behind it if asked for."""
+        """One step of propagation, and a ReLU if `relu`."""
         if self.bias is None:
             return _activated(level.propagate(self.linear(x)), relu)
         return level.convolve(self.linear(x), self.bias, relu)
 
 
 class RootGCN(nn.Module):
-    """Â (x W) + b + x W_s: a GCN, and beside it the node itself through a weight of its own."""
+    """Â (x W) + b + x W_s: a GCN plus a linear layer of the node itself."""
 
     def __init__(self, width: Width, out: int, bias: bool = True) -> None:
         super().__init__()
@@ -184,12 +180,12 @@ class RootGCN(nn.Module):
         self.root.reset(_glorot(width, out))
 
     def forward(self, x: Tensor | Batch, level: Level, relu: bool = False) -> Tensor:
-        """One step of propagation, with a ReLU behind it if asked for."""
+        """One step of propagation, and a ReLU if `relu`."""
         return _activated(self.gcn(x, level) + self.root(x), relu)
 
 
 class _RootAndNeighbors(nn.Module):
-    """aggregate(x) W_n + b + x W_s: the neighbours through one weight, the node itself through another."""
+    """aggregate(x) W_n + b + x W_s: one weight for the neighbours, another one for the node itself."""
 
     def __init__(self, width: Width, out: int, bias: bool = True) -> None:
         super().__init__()
@@ -202,7 +198,7 @@ class _RootAndNeighbors(nn.Module):
         self.project_first = out < _width(width)
 
     def _sum(self, x: Tensor | Batch, aggregate: Callable[[Tensor], Tensor]) -> Tensor:
-        # Projection and aggregation commute; the narrower side of the projection is the cheaper one to aggregate.
+        # Projection and aggregation commute; aggregating on the narrower side is cheaper.
         if self.project_first or isinstance(x, Batch):
             around = aggregate(self.neighbors(x))
         else:
@@ -220,7 +216,7 @@ class SAGE(_RootAndNeighbors):
     needs_positive_weights = True
 
     def forward(self, x: Tensor | Batch, level: Level, relu: bool = False) -> Tensor:
-        """The mean over neighbours."""
+        """Aggregate by the mean over neighbours."""
         return _activated(self._sum(x, level.neighbor_mean), relu)
 
 
@@ -228,7 +224,7 @@ class GraphConv(_RootAndNeighbors):
     """(A x) W_n + b + x W_s: the first-order form of Morris et al. (2019)."""
 
     def forward(self, x: Tensor | Batch, level: Level, relu: bool = False) -> Tensor:
-        """The sum over neighbours."""
+        """Aggregate by the sum over neighbours."""
         return _activated(self._sum(x, level.neighbor_sum), relu)
 
 
@@ -244,7 +240,7 @@ class GIN(nn.Module):
         self.second = nn.Linear(out, out, bias=bias)
 
     def forward(self, x: Tensor | Batch, level: Level, relu: bool = False) -> Tensor:
-        """The sum over the node and its neighbours, through a perceptron."""
+        """Apply a perceptron to the sum over the node and its neighbours."""
         projected = self.linear(x)  # projection and sum commute
         hidden = level.sum_with_neighbors(projected, self.bias)
         return _activated(self.second(hidden), relu)
@@ -254,8 +250,8 @@ class GINE(nn.Module):
     """relu((x + Σ_j a_ij relu(x_j + e_ij W_e)) W_1 + b_1) W_2 + b_2: GIN with edge features, ε = 0 (Hu et al., 2020:
     Strategies for Pre-training Graph Neural Networks).
 
-    Messages need node and edge features of one width, so the first level's input is embedded before. Without edge
-    features e is 0.
+    Messages need node and edge features of the same width, so the first layer embeds its input. Without edge features e
+    is 0.
     """
 
     reads_edges = True
@@ -274,7 +270,7 @@ class GINE(nn.Module):
         self.edges = None if edges is None else EdgeLinear(edges, inputs)
 
     def forward(self, x: Tensor | Batch, level: Level, relu: bool = False) -> Tensor:
-        """The sum of the messages, through a perceptron."""
+        """Apply a perceptron to the node plus the sum of its messages."""
         h: Tensor = x if self.embed is None else self.embed(x)  # type: ignore[assignment]
         if self.edges is None:
             around = level.neighbor_sum(F.relu(h))
@@ -286,14 +282,15 @@ class GINE(nn.Module):
 
 
 HEADS = 4
-"""Attention heads, if the width can be divided by them; Shi et al. use 2 to 4 per layer."""
+"""Number of attention heads, if it divides the width; Shi et al. use 2 to 4 per layer."""
 
 
 class TransformerConv(nn.Module):
     """Σ_j α_ij (x_j W_v + e_ij W_e) + x W_s + b with α_ij = softmax_j (x_i W_q + b_q) · (x_j W_k + e_ij W_e) / √d, for
     each head (Shi et al., 2021: Masked Label Prediction). An edge of weight a counts as a parallel edges.
 
-    Without biases of keys and values: the first cancels in the softmax, the second is b where a node has neighbours.
+    Keys and values have no bias: a bias of the keys cancels in the softmax, and b does the work of a bias of the
+    values for every node that has neighbours.
     """
 
     reads_edges = True
@@ -311,7 +308,7 @@ class TransformerConv(nn.Module):
         self.edges = None if edges is None else EdgeLinear(edges, out)
 
     def forward(self, x: Tensor | Batch, level: Level, relu: bool = False) -> Tensor:
-        """Attention to the neighbours."""
+        """Attend to the neighbours."""
         query, key, value = self.query(x) + self.query_bias, self.key(x), self.value(x)
         row_ptr, neighbor = level.lists
         if self.edges is None:
@@ -325,8 +322,8 @@ class TransformerConv(nn.Module):
 
 
 class BothWays(nn.Module):
-    """½ (conv_in(x, A) + conv_out(x, Aᵀ)): two convolutions of one kind, one along the edges and one against them
-    (after Rossi et al., 2023: Edge Directionality Improves Learning on Heterophilic Graphs, with α = ½)."""
+    """½ (conv_in(x, A) + conv_out(x, Aᵀ)): one convolution along the edges and one against them (after Rossi et al.,
+    2023: Edge Directionality Improves Learning on Heterophilic Graphs, with α = ½)."""
 
     def __init__(self, along: nn.Module, against: nn.Module) -> None:
         super().__init__()
@@ -338,14 +335,14 @@ class BothWays(nn.Module):
 
 
 CONVOLUTIONS = {"gcn": GCN, "gcn-root": RootGCN, "sage": SAGE, "gin": GIN, "gine": GINE, "transformer": TransformerConv}
-"""The backbone's convolutions by name. Each may be built without the bias that it adds last."""
+"""The backbone's convolutions by name. Each can be built without its last bias."""
 
 
 def convolution(
     name: str, width: Width, out: int, bias: bool, edges: InputSize | None, directed: bool = False
 ) -> nn.Module:
-    """The convolution of that name; `edges` is the width of the edge features, for those that read them. `directed`
-    makes it two, one for each direction."""
+    """Build a convolution by name. `edges` is the width of the edge features, for convolutions that read them. With
+    `directed`, there is one convolution for each direction."""
     if directed:
         return BothWays(*(convolution(name, width, out, bias, edges) for _ in range(2)))
     built: Callable[..., nn.Module] = CONVOLUTIONS[name]

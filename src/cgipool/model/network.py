@@ -70,7 +70,7 @@ class Head(nn.ModuleList):
 
 
 def with_descriptors(readout: Tensor, batch: Batch) -> Tensor:
-    """[B, D + V″] the vector that the head reads: the readout, and beside it the descriptors of the graphs, if any."""
+    """[B, D + V″] the vector that the head reads: the readout, and the descriptors of the graphs, if any."""
     return torch.cat([readout, batch.descriptors], 1) if batch.descriptors.shape[1] else readout
 
 
@@ -84,10 +84,10 @@ class Model(nn.Module):
         self.compact = False
         """Whether levels drop positions (faster on a CPU) or keep shapes static (for `vmap` and captured steps)."""
         self.rows: tuple[int, ...] = ()
-        """With static shapes: the largest number of nodes after each pool, if it is known in advance."""
+        """With static shapes: the maximum number of nodes after each pool, if it is known in advance."""
 
     def check(self, graphs: GraphSet, trained: bool = False) -> None:
-        """Raise UserError if the model cannot read these graphs: negative edge weights, where it divides by sums of
+        """Raise UserError if the model cannot read these graphs: negative edge weights, if it divides by sums of
         weights. What to do then depends on whether the model is `trained`."""
         if graphs.edge_weight is None or graphs.n_edges == 0:
             return
@@ -95,8 +95,8 @@ class Model(nn.Module):
         users = [type(m).__name__ for m in self.modules() if getattr(m, "needs_positive_weights", False)]
         if users and graphs.edge_weight[least] < 0:
             raise UserError(
-                f"{graphs.name}: {place_of(graphs, 'edge_weight', least)} weighs {graphs.edge_weight[least]:g}; "
-                f"{users[0]} needs edge weights that are not negative"
+                f"{graphs.name}: {place_of(graphs, 'edge_weight', least)} has the weight "
+                f"{graphs.edge_weight[least]:g}; {users[0]} needs non-negative edge weights"
             )
 
     @torch.no_grad()
@@ -109,10 +109,10 @@ class Model(nn.Module):
 class Network(Model):
     """head(readout(pool_1(relu(norm_1(conv_1(…)))), …, pool_L(relu(norm_L(conv_L(…)))))).
 
-    It takes built parts, one pool per level and equally many convolutions for each; `build_network` makes them from
-    settings. Without `norms` a level is pool(relu(conv(x))). With `residual`, what goes into a convolution is added to
-    what comes out, where both have one width. `directed` says that the convolutions read the direction of edges. The
-    paper's readout is Σ_l [max ‖ mean] over the nodes of level l.
+    It takes built parts: one pool per level, and the same number of convolutions for each level. `build_network` makes
+    them from settings. Without `norms`, a level is pool(relu(conv(x))). With `residual`, the input of a convolution is
+    added to its output if both have the same width. `directed` says that the convolutions read the direction of edges.
+    The paper's readout is Σ_l [max ‖ mean] over the nodes of level l.
     """
 
     def __init__(
@@ -134,7 +134,8 @@ class Network(Model):
         self.norms, self.head = nn.ModuleList(norms), head
 
     def check(self, graphs: GraphSet, trained: bool = False) -> None:
-        """Raise UserError also where edges have a direction, and the convolutions or a pool do not read it."""
+        """Raise UserError if the model cannot read these graphs, or reads the direction of edges and they have none, or
+        the reverse."""
         super().check(graphs, trained)
         if graphs.directed and not self.directed:
             how = ", and the model was trained on undirected graphs:" if trained else ": use directed=true, or"
@@ -175,8 +176,7 @@ class Network(Model):
     def _convolved(
         self, site: int, x: Tensor | Batch, level: Level, share: Share | None, buffers: dict[str, Tensor]
     ) -> Tensor:
-        """relu(norm(conv(x))) for each convolution of a level; new values of the norms' buffers are added to
-        `buffers`."""
+        """relu(norm(conv(x))) for each convolution of a level. Adds new values of the norms' buffers to `buffers`."""
         depth = len(self.convs) // len(self.pools)
         for number in range(site * depth, (site + 1) * depth):
             if self.norms:

@@ -1,7 +1,7 @@
 """Normalisation of node features between a convolution and its ReLU.
 
-Shapes: C positions, d features. Only living nodes of a level count. Modules do not change their buffers: they return
-new values, as `vmap` requires, and the trainer writes them (see `Model.update`).
+Shapes: C positions, d features. Statistics are over the living nodes of a level. Modules do not change their buffers:
+they return new values, as `vmap` requires, and the trainer writes them (see `Model.update`).
 """
 
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ class BatchNorm(nn.Module):
         self.register_buffer("running_var", torch.ones(dim))
 
     def forward(self, x: Tensor, level: Level, share: Share | None = None) -> Normed:
-        """X [C, d] → X normalised. A partial batch uses the statistics of the whole batch."""
+        """Normalise x [C, d]. A partial batch uses the statistics of the whole batch."""
         if not self.training:
             return Normed(self._scaled(x - self.running_mean, self.running_var), {})
         if level.compact and share is None and len(x) > 1:
@@ -57,7 +57,7 @@ class BatchNorm(nn.Module):
         return Normed(self._scaled(centered, variance), self._moved(mean.detach(), variance.detach(), nodes))
 
     def _native(self, x: Tensor) -> Normed:
-        """Torch's own kernel, where all nodes are alive: two passes instead of ten. It would change the buffers, so it
+        """Use torch's kernel if all nodes are alive: two passes instead of ten. It changes its buffers in place, so it
         gets copies."""
         mean, variance = self.running_mean.clone(), self.running_var.clone()
         out = F.batch_norm(x, mean, variance, self.weight, self.bias, True, MOMENTUM, EPSILON)
@@ -91,7 +91,7 @@ class LayerNorm(nn.Module):
         self.weight, self.bias = nn.Parameter(torch.ones(dim)), nn.Parameter(torch.zeros(dim))
 
     def forward(self, x: Tensor, level: Level, share: Share | None = None) -> Normed:
-        """X [C, d] → X normalised. Nodes do not depend on each other, so `share` changes nothing."""
+        """Normalise x [C, d]. Nodes do not depend on each other, so `share` has no effect."""
         return Normed(F.layer_norm(x, self.weight.shape, self.weight, self.bias, EPSILON), {})
 
     def extra_repr(self) -> str:

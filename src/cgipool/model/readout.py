@@ -1,4 +1,4 @@
-"""From the nodes of all levels to one vector per graph.
+"""Readouts: from the nodes of all levels to one vector per graph.
 
 Shapes: C positions, B graphs, d width, L levels.
 """
@@ -20,18 +20,17 @@ READOUTS: dict[str, tuple[int, Callable[[Tensor, Tensor, Tensor], Tensor]]] = {
     "max": (1, lambda top, total, count: top),
     "sum": (1, lambda top, total, count: total),
 }
-"""By name: how many times d it is wide, and the readout of a level from the maximum and the sum over each graph's
-nodes and their number."""
+"""By name: the width in multiples of d, and a function of the maximum, the sum and the number of each graph's nodes."""
 
 JUMPINGS: dict[str, Callable[[list[Tensor]], Tensor]] = {
     "sum": lambda each: torch.stack(each).sum(0),
     "concat": lambda each: torch.cat(each, 1),
 }
-"""By name: how the readouts of all levels, [B, width] each, become one vector per graph."""
+"""By name: how the readouts of all levels, [B, width] each, are combined into one vector per graph."""
 
 
 def jumping_named(jumping: str) -> str:
-    """The name itself, if there is such a way to join readouts."""
+    """Return the name. Raise UserError if there is no such way to combine readouts."""
     if jumping not in JUMPINGS:
         raise unknown("jumping", jumping, JUMPINGS)
     return jumping
@@ -53,7 +52,7 @@ class SumOfReadouts(nn.Module):
 
     def each(self, levels: Levels) -> list[Tensor]:
         """The readout of each level."""
-        _, of_level = READOUTS[self.kind]  # looked up here: a module that holds a lambda cannot be pickled
+        _, of_level = READOUTS[self.kind]  # looked up here, because a module with a lambda cannot be pickled
         return [of_level(*level.readout(x), level.sizes.clamp(min=1).unsqueeze(1)) for x, level in levels]
 
     def extra_repr(self) -> str:
@@ -62,7 +61,7 @@ class SumOfReadouts(nn.Module):
 
 
 class ReadoutsSideBySide(SumOfReadouts):
-    """[readout_1 ‖ … ‖ readout_L]: the readouts of all levels, one beside the other."""
+    """[readout_1 ‖ … ‖ readout_L]: the concatenated readouts of all levels."""
 
     def __init__(self, dim: int, kind: str = "max-mean", levels: int = 3) -> None:
         super().__init__(dim, kind)

@@ -1,4 +1,4 @@
-"""The pooling methods as layers of PyG's conventions: a model written for PyG takes them by changing one import."""
+"""The pooling methods as layers with PyG's interface: change one import in a model written for PyG."""
 
 from cgipool.nn.base import PoolingOutput
 from cgipool.nn.layers import ASAPooling, CGIPooling, SAGPooling, TopKPooling, VIPooling, unpool

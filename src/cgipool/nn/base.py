@@ -33,11 +33,11 @@ class More:
 
 
 class PoolingOutput(tuple[Any, ...]):
-    """A coarsened graph: unpacks like PyG's six results, and has three further attributes.
+    """A coarsened graph. It unpacks like PyG's six results and has three further attributes.
 
     Torch may rebuild it from its six parts, for example for a backward hook. While the first output exists, the rebuilt
-    one is recognised by the memory of `perm` and gets its attributes. (It is not a NamedTuple, because torch would then
-    not see the loss.)
+    one is recognised by the memory address of `perm` and gets the same attributes. (It is not a NamedTuple, because
+    torch would not see the loss of a NamedTuple.)
     """
 
     _more: More | None
@@ -56,7 +56,7 @@ class PoolingOutput(tuple[Any, ...]):
 
     @property
     def edge_index(self) -> Tensor:
-        """[2, E'] the edges between them, renumbered."""
+        """[2, E'] the edges between kept nodes, renumbered."""
         return self[1]
 
     @property
@@ -76,7 +76,7 @@ class PoolingOutput(tuple[Any, ...]):
 
     @property
     def score(self) -> Tensor:
-        """[K] the factor by which the features of each were multiplied."""
+        """[K] the factor by which the features of each kept node were multiplied."""
         return self[5]
 
     @property
@@ -86,17 +86,17 @@ class PoolingOutput(tuple[Any, ...]):
 
     @property
     def scores(self) -> Mapping[str, Tensor]:
-        """[N] the scores of all nodes by name, as the method's paper calls them."""
+        """[N] the scores of all nodes, by their names in the method's paper."""
         return self._known_more().scores
 
     @property
     def metrics(self) -> Mapping[str, Tensor]:
-        """Scalars that help to understand the training, by name. Filled in evaluation mode only."""
+        """Diagnostics of the training, scalars by name. Filled in evaluation mode only."""
         return self._known_more().metrics
 
     def _known_more(self) -> More:
         if self._more is None:
-            raise AttributeError("this output was made of copies of its six parts, without its loss and its scores")
+            raise AttributeError("this output was rebuilt from copies of its six parts, without its loss and scores")
         return self._more
 
     def __repr__(self) -> str:
@@ -123,7 +123,7 @@ def output_of(
 
 
 def _address(perm: Any) -> int | None:
-    """Return the address of perm; None if it is empty or torch does not say."""
+    """Return the memory address of perm; None if it is empty or unknown."""
     try:
         return perm.data_ptr() or None
     except (AttributeError, RuntimeError):  # inside transformations of torch.func
@@ -185,10 +185,10 @@ class PoolingLayer(nn.Module):
         batch: Tensor | None = None,
         attn: Tensor | None = None,
     ) -> PoolingOutput:
-        """X [N, F] and edge_index [2, E] → the coarsened graph. Without a batch [N], all nodes belong to one graph. If
-        attn [N, in_channels] is given, the scores are computed from it instead of x."""
+        """Coarsen the graphs with features x [N, F] and edges edge_index [2, E]. Without batch [N], all nodes belong to
+        one graph. If attn [N, in_channels] is given, the scores are computed from it instead of x."""
         if attn is not None and not self._attends:
-            raise UserError(f"{self} takes no attn: its scores and the features it gives come from one layer")
+            raise UserError(f"{self} does not support attn: its scores and its output features come from one layer")
         if edge_attr is not None and (edge_attr.ndim == 0 or len(edge_attr) != edge_index.shape[1]):
             rows = counted(edge_attr.shape[0] if edge_attr.ndim else 0, "row")
             edges = counted(edge_index.shape[1], "edge")
@@ -205,7 +205,7 @@ class PoolingLayer(nn.Module):
         return _output(six, pooled, pooled.scores)
 
     def _run(self, x: Tensor, edges: PyGEdges, batch: Tensor, attn: Tensor | None) -> tuple[PyGOutput, Pooled]:
-        """Pool nodes that are sorted by graph. Also under autocast, this computes in the precision of the weights,
+        """Pool nodes that are sorted by graph. This computes in the precision of the weights, also under autocast,
         because scores must be distinguishable."""
         given, device = x.dtype, x.device.type
         if torch.is_autocast_enabled(device):
@@ -225,7 +225,7 @@ class PoolingLayer(nn.Module):
 
 
 def _columns(x: Tensor) -> Tensor:
-    """[N] is read as [N, 1]."""
+    """Return x as [N, F]; [N] becomes [N, 1]."""
     return x.unsqueeze(1) if x.ndim == 1 else x
 
 

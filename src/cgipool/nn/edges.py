@@ -1,4 +1,4 @@
-"""A batch as PyG gives it, seen as a level: so the pools run on it as they are.
+"""A level over a PyG batch, so that pools run on it unchanged.
 
 Shapes: C nodes, B graphs, E directed edges, F features. An edge leads from edge_index[0] to edge_index[1].
 """
@@ -15,17 +15,17 @@ from cgipool.pool.pyg import EdgeListLevel
 
 
 class PyGEdges(NamedTuple):
-    """The edges as a layer gets and gives them."""
+    """The edges of a layer's input or output."""
 
     pairs: Tensor
-    """[2, E] with whatever loops and parallel edges there are."""
+    """[2, E], possibly with self-loops and parallel edges."""
     attr: Tensor | None
-    """[E, …] what is known of each edge."""
+    """[E, …] attributes of each edge."""
 
 
 class PyGLevel(EdgeListLevel):
-    """A batch whose nodes come graph by graph. Parallel edges count as often as they occur, loops not at all: the
-    convolutions add their own. Both are carried to the coarsened graph."""
+    """A batch with its nodes sorted by graph. Parallel edges are added up; self-loops are ignored, because the
+    convolutions add them. The coarsened graph has both."""
 
     def __init__(self, nodes: Nodes, edges: PyGEdges, weighted: bool = False, features: Tensor | None = None) -> None:
         every = torch.arange(len(nodes.size), device=nodes.size.device)
@@ -35,14 +35,14 @@ class PyGLevel(EdgeListLevel):
         self.edges = edges
         self._merges = merges
         self.features = features
-        """[C, F] what is coarsened in place of what the scores are computed from."""
+        """[C, F] the features to coarsen, if the scores are computed from others."""
 
     @classmethod
     def of(
         cls, batch: Tensor, edges: PyGEdges, dtype: torch.dtype, weighted: bool, features: Tensor | None
     ) -> "PyGLevel":
-        """The level of all nodes; batch [C] is the number of each one's graph, and ascends. Numbers that do not occur
-        are left out."""
+        """The level of all nodes. batch [C] is the number of each node's graph, ascending; graphs without nodes are
+        left out."""
         _, graph, size = torch.unique_consecutive(batch, return_inverse=True, return_counts=True)
         size = size if len(size) else size.new_zeros(1)  # no nodes: one graph without any
         alive = torch.ones(len(batch), dtype=dtype, device=batch.device)
@@ -50,30 +50,30 @@ class PyGLevel(EdgeListLevel):
         return cls(Nodes(graph, _ends(size), alive, size, position), edges, weighted, features)
 
     def uniform(self, site: int, columns: int | None = None) -> Tensor:
-        """Random numbers in [0, 1), [C] or [C, columns], from torch's generator, as PyG's layers draw theirs."""
+        """Random numbers in [0, 1), [C] or [C, columns], from torch's generator, as in PyG's layers."""
         shape = (len(self.alive),) if columns is None else (len(self.alive), columns)
         return torch.rand(shape, device=self.alive.device)
 
     def looped(self) -> PyGEdges:
-        """The edges of A + I: a loop of weight 1 at every node in place of those there are."""
+        """The edges of A + I: existing self-loops are replaced by one of weight 1 at every node."""
         node = torch.arange(len(self.alive), device=self.alive.device)
         pairs = torch.cat([self.edge_index, node.expand(2, -1)], 1)
         return PyGEdges(pairs, torch.cat([self.weight, self.alive]) if self.weighted else None)
 
     def with_loops(self) -> Tensor:
-        """[D] A + I as one matrix per graph; row p, column q is the weight of the edges from q to p."""
+        """[D] A + I as one matrix per graph; row p, column q is the total weight of the edges from q to p."""
         node = torch.arange(len(self.alive), device=self.alive.device)
         return self._cells(self.weight).index_add(0, self._rows + node, self.alive)
 
     @property
     def _rows(self) -> Tensor:
-        """[C] what to add to a node q for the cell of row p and column q."""
+        """[C] the offset of row p: the cell of row p and column q is offset + q."""
         first = self.slot_ptr[self.graph]
         node = torch.arange(len(first), device=first.device)
         return self.block_ptr[self.graph] + (node - first) * self.sizes[self.graph] - first
 
     def _cells(self, value: Tensor) -> Tensor:
-        """[D] values of edges in one matrix per graph."""
+        """[D] values of edges as one matrix per graph."""
         source, target = self.edge_index
         return self.alive.new_zeros(cells_of(self)).index_add(0, self._rows[target] + source, value)
 
@@ -99,11 +99,11 @@ class PyGLevel(EdgeListLevel):
     def sum_and_coarsen(
         self, x: Tensor, weight: Tensor, gate: Tensor, keep: Tensor, k: Tensor
     ) -> tuple[Tensor, Tensor, Level]:
-        """`sums` and `coarsen`."""
+        """`sums` and `coarsen` in one call."""
         return super().sum_and_coarsen(x if self.features is None else self.features, weight, gate, keep, k)
 
     def coarsen(self, x: Tensor, gate: Tensor, keep: Tensor, k: Tensor) -> tuple[Tensor, "KeptLevel"]:
-        """The features and the level of the kept nodes, in each graph by descending gate."""
+        """The features and the level of the kept nodes, by descending gate within each graph."""
         kept = keep.nonzero().squeeze(1)
         perm = kept[ranking(self.graph[kept], gate[kept])]
         number = numbering(perm, len(keep))
@@ -116,28 +116,28 @@ class PyGLevel(EdgeListLevel):
 
 
 class KeptLevel(PyGLevel):
-    """What a pool kept of such a batch."""
+    """The level of the nodes that a pool kept."""
 
     def __init__(self, nodes: Nodes, edges: PyGEdges, gate: Tensor) -> None:
         super().__init__(nodes, edges)
         self.gate = gate
-        """[C] what the features were multiplied by."""
+        """[C] the factors by which the features were multiplied."""
 
 
 def ranking(graph: Tensor, score: Tensor) -> Tensor:
-    """[C] the nodes by graph, in each by descending score, equal ones as they came."""
+    """[C] the nodes by graph, by descending score within each graph. Ties keep input order."""
     best = torch.argsort(score.detach(), descending=True, stable=True)
     return best[torch.argsort(graph[best], stable=True)]
 
 
 def numbering(perm: Tensor, nodes: int) -> Tensor:
-    """[nodes] the place of each node in perm, or −1."""
+    """[nodes] the position of each node in perm, or −1."""
     return perm.new_full((nodes,), -1).index_copy(0, perm, torch.arange(len(perm), device=perm.device))
 
 
 def edges_of(level: DenseLevel, loops: bool) -> PyGEdges:
-    """The pairs of nodes that are joined by a weight other than 0, and their weights or features; with `loops` also
-    every node and itself, whatever the weight."""
+    """The pairs of nodes with a nonzero weight, and their weights or features. With `loops`, also a self-loop at every
+    node, whatever its weight."""
     ends = level.block_ptr
     there = level.weight.detach() != 0
     if loops:
@@ -152,5 +152,5 @@ def edges_of(level: DenseLevel, loops: bool) -> PyGEdges:
 
 
 def _ends(size: Tensor) -> Tensor:
-    """[B + 1] where each graph begins."""
+    """[B + 1] the first node of each graph."""
     return torch.nn.functional.pad(size.cumsum(0), (1, 0))

@@ -1,7 +1,7 @@
-"""The layers, one for each method that keeps nodes, and `unpool`, which undoes pooling as in a graph U-Net.
+"""The layers, one for each method that selects nodes, and `unpool`, which undoes pooling as in a graph U-Net.
 
-Each one holds as `pool` the module of `cgipool.pool` that does the work; its docstring has the equations. A ratio is a
-share of each graph's nodes (1.0: all of them) or, as an int, their number.
+The attribute `pool` of a layer is a module of `cgipool.pool`, whose docstring has the equations. A ratio is a share of
+each graph's nodes (1.0: all nodes) or, as an int, their number.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,20 +21,19 @@ from cgipool.pool import ASAP, CGIPool, Pooled, ReleasedCGIPool, SAGPool, TopKPo
 FORMS = {"paper": CGIPool, "released": ReleasedCGIPool}
 
 UNSUPPORTED: dict[str, tuple[tuple[Any, ...], str]] = {
-    "min_score": ((None,), "how many nodes are kept follows from the ratio"),
-    "multiplier": ((1,), "multiply the features that it returns instead"),
+    "min_score": ((None,), "the ratio determines the number of kept nodes"),
+    "multiplier": ((1,), "multiply the returned features instead"),
     "nonlinearity": (("tanh", torch.tanh, F.tanh), "the gate is fixed"),
 }
-"""Arguments of PyG's layers by name: the values that are accepted because they change nothing, and why others are
-refused."""
+"""Arguments of PyG's layers by name: the accepted values, which have no effect, and why others are not supported."""
 
 
 class CGIPooling(PoolingLayer):
     """Top-k by the difference of a real and a fake score, trained by coarsened graph infomax (SIGIR 2021).
 
-    The scores are those of one GNN with two channels (one with random negatives): our GCN, or GNN(in_channels,
-    channels, **kwargs) of any class of PyG's conventions. `aux_loss` is the mutual-information loss, to be added to
-    that of the task with a weight: 0.001 in the paper, on PROTEINS 1.
+    The scores come from one GNN with two channels (one channel with random negatives): our GCN, or GNN(in_channels,
+    channels, **kwargs) of any class with PyG's interface. Add `aux_loss`, the mutual-information loss, to the loss of
+    the task with a weight: 0.001 in the paper, 1 on PROTEINS.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class CGIPooling(PoolingLayer):
         if form not in FORMS:
             raise unknown("form", form, FORMS)
         if form == "released" and GNN is not None:
-            raise UserError("the released form of CGIPooling has its own scorers; a GNN class needs form='paper'")
+            raise UserError("the released form of CGIPooling has its own scorers; use form='paper' with a GNN class")
         pool = partial(FORMS[form], in_channels, ratio, mi=mi, negative=negative)
         channels = 2 if negative == "learned" else 1
         super().__init__(in_channels, _with_gnn(pool, GNN, in_channels, channels, kwargs), attends=form == "paper")
@@ -80,8 +79,8 @@ class VIPooling(PoolingLayer):
 class SAGPooling(PoolingLayer):
     """Top-k by the score of a graph convolution (ICML 2019): our GCN, or GNN(in_channels, 1, **kwargs).
 
-    PyG's layer of this name multiplies the score by a weight of random sign; this one does not. Of `min_score`,
-    `multiplier` and `nonlinearity` only PyG's defaults are supported.
+    PyG's layer of this name multiplies the score by a weight of random sign; this one does not. Only PyG's defaults of
+    `min_score`, `multiplier` and `nonlinearity` are supported.
     """
 
     def __init__(
@@ -104,7 +103,7 @@ class SAGPooling(PoolingLayer):
 class TopKPooling(PoolingLayer):
     """Top-k by the projection on a learned direction (Graph U-Nets, ICML 2019).
 
-    Of `min_score`, `multiplier` and `nonlinearity` only PyG's defaults are supported.
+    Only PyG's defaults of `min_score`, `multiplier` and `nonlinearity` are supported.
     """
 
     def __init__(
@@ -125,11 +124,11 @@ class TopKPooling(PoolingLayer):
 class ASAPooling(PoolingLayer):
     """Top-k of attentive one-hop clusters by their fitness, joined by weighted edges (ASAP, AAAI 2020).
 
-    edge_weight [E] has the weights of the edges; the result has weights, too. Parallel edges are merged and their
+    edge_weight [E] are the weights of the edges; the result has weights too. Parallel edges are merged and their
     weights added. The features that the clusters attend to come from our GCN, or from
-    GNN(in_channels, in_channels, **kwargs), which is called with a loop at every node, and with edge_weight where there
-    are weights. As in PyG, `dropout` acts on the attention coefficients in training, `negative_slope` belongs to the
-    leaky ReLU before their softmax, and `add_self_loops` keeps the diagonal of the new adjacency.
+    GNN(in_channels, in_channels, **kwargs), which is called with a self-loop at every node, and with edge_weight if
+    there are weights. As in PyG, `dropout` acts on the attention coefficients in training, `negative_slope` is the
+    slope of the leaky ReLU before their softmax, and `add_self_loops` keeps the diagonal of the new adjacency.
     """
 
     weighted = True
@@ -162,11 +161,14 @@ class ASAPooling(PoolingLayer):
         *,
         edge_attr: Tensor | None = None,
     ) -> PoolingOutput:
-        """X [N, F] and edge_index [2, E] → the coarsened graph. The weights of the edges are `edge_weight`, as in PyG's
-        layer, or `edge_attr` [E], as in the other layers here. An edge_attr [E, D, …] are features of edges that weigh
-        1; each new edge then has, in place of its weight, the mean of the features of the edges that it merges."""
+        """Coarsen the graphs with features x [N, F] and edges edge_index [2, E].
+
+        The weights of the edges are `edge_weight`, as in PyG's layer, or `edge_attr` [E], as in the other layers here.
+        An edge_attr [E, D, …] are features of edges with weight 1; each new edge then has the mean features of the
+        edges that it merges instead of a weight.
+        """
         if edge_weight is not None and edge_attr is not None:
-            raise UserError("ASAPooling: edge_weight and edge_attr both name the weights of the edges; give only one")
+            raise UserError("ASAPooling: edge_weight and edge_attr are both given; give only one of them")
         given = edge_weight if edge_attr is None else edge_attr
         out = super().forward(x, edge_index, given, batch, attn)
         if given is None or given.ndim < 3:
@@ -189,7 +191,7 @@ class ASAPooling(PoolingLayer):
 
 
 class ForeignGNN(nn.Module):
-    """A GNN with PyG's conventions instead of our GCN. It receives all edges unchanged or, with `loops`, those of
+    """A GNN with PyG's interface instead of our GCN. It receives all edges unchanged or, with `loops`, those of
     A + I."""
 
     def __init__(self, layer: nn.Module, channels: int, loops: bool) -> None:
@@ -197,7 +199,7 @@ class ForeignGNN(nn.Module):
         self.layer, self.channels, self.loops = layer, channels, loops
 
     def forward(self, x: Tensor, level: PyGLevel) -> Tensor:
-        """[C, channels]"""
+        """Return [C, channels]."""
         pairs, attr = level.looped() if self.loops else level.edges
         out = self.layer(x, pairs, edge_weight=attr) if level.weighted else self.layer(x, pairs)
         if out.shape[1:] != (self.channels,):
@@ -222,11 +224,11 @@ def _with_gnn(
     options: Any,
     loops: bool = False,
 ) -> Callable[[], nn.Module]:
-    """Return what builds the pool, with a GNN of the given class if there is one."""
+    """Return a function that builds the pool, with a GNN of the given class if there is one."""
     if GNN is not None:
         return partial(_exchanged, pool, partial(GNN, inputs, channels, **options), channels, loops)
     if options:
-        raise UserError(f"unknown arguments {', '.join(options)}: they are for a GNN class, and none is given")
+        raise UserError(f"unknown arguments {', '.join(options)}: they are for a GNN class, but GNN is not given")
     return pool
 
 
@@ -257,5 +259,5 @@ def unpool(x_coarse: Tensor, perm: Tensor | Sequence[Tensor], num_nodes: int) ->
     for kept in later:
         first = first[kept]
     if len(first) != len(x_coarse):
-        raise UserError(f"unpool: perm names {len(first)} nodes, but there are features of {len(x_coarse)}")
+        raise UserError(f"unpool: perm has {len(first)} nodes, but x_coarse has {len(x_coarse)}")
     return x_coarse.new_zeros(num_nodes, *x_coarse.shape[1:]).index_copy(0, first, x_coarse)

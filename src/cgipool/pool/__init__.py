@@ -1,6 +1,6 @@
-"""The pooling methods, one file each, and the registry that names them.
+"""The pooling methods, one file each, and their registry.
 
-Classes are imported when first asked for: the registry answers most questions about a method without torch.
+Classes are imported lazily, because most questions about a method are answered by the registry, without torch.
 """
 
 import importlib
@@ -47,7 +47,7 @@ __all__ = [
     "method_named",
 ]
 
-_HOMES = {
+_MODULES = {
     "asap": ("ASAP",),
     "base": ("Pooled", "Sizes"),
     "cgi": ("CGIPool", "ReleasedCGIPool"),
@@ -63,7 +63,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in _HOMES.items():
+    for module, names in _MODULES.items():
         if name in names:
             return getattr(importlib.import_module(f"cgipool.pool.{module}"), name)
     raise AttributeError(f"module 'cgipool.pool' has no attribute {name!r}")

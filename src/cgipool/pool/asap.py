@@ -25,17 +25,17 @@ from cgipool.model.level.dense import DenseLevel
 from cgipool.pool.base import Pooled
 
 LEAK = 0.2
-"""Slope of the attention's leaky ReLU; the paper's."""
+"""Slope of the attention's leaky ReLU, as in the paper."""
 
 
 class ASAP(nn.Module):
-    """Keeps the k fittest of the clusters around each node, joined by weighted edges.
+    """Keeps the k clusters with the largest fitness, joined by weighted edges.
 
-    PyG's `ASAPooling` ranks by the fitness times a weight of random sign, as its `SAGPooling` does; here the fittest
-    stay. In the authors' code and in PyG's, the LEConv takes all edge weights as 1 and no gradient passes through A';
-    here, as in the paper's equations, the weights of the level are used and gradients pass. The other arguments
-    are for `cgipool.nn`: the slope of the leaky ReLU, dropout on α (drawn from torch's generator), and self-loops in
-    the new graph, weighted by the diagonal of A'.
+    PyG's `ASAPooling` ranks by the fitness times a weight of random sign, as its `SAGPooling` does; here the clusters
+    with the largest fitness stay. In the authors' code and in PyG's, the LEConv uses 1 for all edge weights and no
+    gradient flows through A'; here, as in the paper's equations, the weights of the level are used and gradients flow.
+    The other arguments are for `cgipool.nn`: the slope of the leaky ReLU, dropout on α (drawn from torch's generator),
+    and self-loops in the new graph, weighted by the diagonal of A'.
     """
 
     needs_undirected_edges = True
@@ -53,7 +53,7 @@ class ASAP(nn.Module):
         self.fitness = nn.Linear(dim, 3)  # W₁, W₂, W₃
 
     def forward(self, x: Tensor, level: Level) -> Pooled:
-        """X [C, d] → the coarsened graph, weighted."""
+        """Coarsen the graph, with weighted edges; x is [C, d]."""
         k = level.kept(self.ratio)
         where = (level.slot_ptr, level.block_ptr)
         a = level.with_loops()
@@ -76,7 +76,7 @@ class ASAP(nn.Module):
         return Pooled(pooled, coarse, scores={"phi": phi})
 
     def _query(self, m: Tensor) -> Tensor:
-        """[C, 1] w · (W m + b), as (w W) · m + w · b: no W m_i is formed."""
+        """[C, 1] w · (W m + b), computed as (w W) · m + w · b, without W m_i."""
         w = self.attend_query.weight
         return ops.project(m, w @ self.query.weight) + (w @ self.query.bias + self.attend_query.bias)
 

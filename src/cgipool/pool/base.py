@@ -1,4 +1,4 @@
-"""What every pooling method takes and gives."""
+"""The types that all pooling methods share."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,46 +20,46 @@ class Pooled(NamedTuple):
     x: Tensor
     """[C, F] features; 0 where a node was dropped."""
     level: Level
-    """Who is alive now."""
+    """The level after pooling: its living nodes and edges."""
     losses: Mapping[str, Tensor] = NOTHING
     """The method's own losses of this level by name, each a scalar."""
     metrics: Mapping[str, Tensor] = NOTHING
-    """What helps to understand the training, by name, each a scalar. Filled in evaluation mode only."""
+    """Diagnostics of the training by name, each a scalar. Filled in evaluation mode only."""
     scores: Mapping[str, Tensor] = NOTHING
-    """[C] the scores of the nodes by name, as the method's paper calls them."""
+    """[C] the scores of the nodes, by their names in the method's paper."""
     readings: tuple[Tensor, ...] = ()
-    """[B, O] outputs read from parts of the graph; their task losses count as own losses of the method."""
+    """[B, O] outputs read from parts of the graph. Their task losses are added to the method's own losses."""
 
 
 class Sizes(NamedTuple):
-    """How large the training graphs are, as far as methods with fixed shapes ask."""
+    """Sizes of the training graphs, for methods with fixed shapes."""
 
     mean: float
     """Mean number of nodes."""
     percentile60: int
-    """The least number of nodes that at least 60 % of the graphs do not exceed."""
+    """The smallest number of nodes that at least 60 % of the graphs do not exceed."""
 
     @classmethod
     def of(cls, nodes: Sequence[int] | np.ndarray) -> "Sizes":
-        """Of graphs with these numbers of nodes."""
+        """The sizes for graphs with these numbers of nodes."""
         ascending = np.sort(np.asarray(nodes))
         return cls(float(ascending.mean()), int(ascending[-(-3 * len(ascending) // 5) - 1]))
 
 
 def sizes_for(method: str, sizes: Sizes | None) -> Sizes:
-    """The sizes, if they are given."""
+    """Return the sizes. Raise UserError if they are None."""
     if sizes is None:
-        raise UserError(f"{method} has shapes that follow from the training graphs: give their sizes")
+        raise UserError(f"{method} has shapes that depend on the training graphs; it needs their sizes")
     return sizes
 
 
 def cluster_count(method: str, ratio: float | int, site: int, sizes: Sizes | None) -> int:
-    """How many clusters a graph has after the pool of level `site`: ⌈ratio · mean size of the training graphs⌉ after
-    the first, ⌈ratio · as many as before⌉ after the next ones. A whole number as ratio is that number."""
+    """The number of clusters of a graph after the pool of level `site`: ⌈ratio · mean size of the training graphs⌉
+    after the first pool, ⌈ratio · previous number⌉ after each further one. An int ratio is the number itself."""
     if isinstance(ratio, int):
         return ratio
     clusters = sizes_for(method, sizes).mean
     for _ in range(site + 1):
-        # In floating point, unlike `kept_of`: the weights of saved models have shapes by this number.
+        # In floating point, unlike `kept_of`, because this number determines the shapes of saved weights.
         clusters = math.ceil(ratio * clusters)
     return int(clusters)

@@ -1,7 +1,7 @@
 """CGIPool: "Graph Pooling via Coarsened Graph Infomax" (Pang, Zhao, Li; SIGIR 2021), section 3.
 
-A level with features H and adjacency A (the paper's superscripts l and l+1 are left out) is pooled in four steps. The
-numbers are those of the paper's equations, counted from the first of its section 3:
+A level with features H and adjacency A (without the paper's superscripts l and l+1) is pooled in four steps. The
+numbers are those of the paper's equations in section 3:
 
     scores       y_r = σ(GNN_r(H, A)),  y_f = σ(GNN_f(H, A))                                                      (6)
     coarsening   idx_r = top-k(y_r),  H_r = H(idx_r) ⊙ y_r(idx_r);  the same with f: the real and the fake graph  (7, 9)
@@ -10,25 +10,25 @@ numbers are those of the paper's equations, counted from the first of its sectio
     fusion       y_d = σ(y_r − y_f)                                                                               (11)
                  idx_d = top-k(y_d),  H' = H(idx_d) ⊙ y_d(idx_d),  A' = A(idx_d, idx_d)                           (12)
 
-The adjacencies A_r and A_f of Eq. 8 are never formed: the encoder reads features alone. Eq. 4 and 5, the whole loss,
-are in training/objective.py; Eq. 1 is the option mi="kl". Shapes: C positions, B graphs, d features, O outputs. σ is
-the sigmoid, k = ⌈ratio · n⌉ per graph.
+The adjacencies A_r and A_f of Eq. 8 are not computed, because the encoder reads only features. Eq. 4 and 5, the whole
+loss, are in training/objective.py; Eq. 1 is the option mi="kl". Shapes: C positions, B graphs, d features, O outputs. σ
+is the sigmoid, k = ⌈ratio · n⌉ per graph.
 
-Eq. 2 bounds the mutual information of e and e_r only if its second term is over the product of their marginals, and the
-paper's fake graph is another coarsening of the same graph. `negative` replaces that term. All but "learned" have no
-y_f: the real graph is the output, y_d = y_r. V is all nodes, i and j are graphs of the batch, and dropped nodes
-have the gate 1 − y_r.
+Eq. 2 bounds the mutual information of e and e_r only if its second term is over the product of their marginals, but the
+paper's fake graph is another coarsening of the same graph. `negative` replaces that term. Only "learned" has y_f; for
+the others the real graph is the output, y_d = y_r. V is the set of all nodes, i and j are graphs of the batch, and
+dropped nodes have the gate 1 − y_r.
 
-    learned     the paper's: idx_f = top-k(y_f), gate y_f
+    learned     as in the paper: idx_f = top-k(y_f), gate y_f
     random      CGIPool-RS: idx_f = k random nodes, gate 1
     complement  idx_f = V ∖ idx_r, gate 1 − y_r, in Eq. 2
     batch       L = −mean_i log [exp T(e_i, e_r,i) / Σ_j exp T(e_i, e_r,j)] with T(a, b) = aᵀ W b / √d: InfoNCE (van
                 den Oord et al., 2018), with I(e; e_r) ≥ log B − L
-    predict     L = mean over graphs of Σ ‖P([(Â H_r)_v ‖ e_r]) − H_v‖² / Σ ‖H_v‖² over the dropped nodes v: how badly
-                their features follow from the kept graph. H is divided by the root mean square of its entries in the
-                graph, and as the target it has no gradient
+    predict     L = mean over graphs of Σ ‖P([(Â H_r)_v ‖ e_r]) − H_v‖² / Σ ‖H_v‖² over the dropped nodes v: the error
+                of predicting their features from the kept graph. H is divided by the root mean square of its entries in
+                the graph, and as the target it has no gradient
     sufficient  L = L_task(C(e_r)) + L_task(C'(e_f)) with e_f of the complement and its gradient reversed (Ganin and
-                Lempitsky, 2015): the kept nodes are to tell the target, the dropped ones nothing of it
+                Lempitsky, 2015): the kept nodes should predict the target, the dropped nodes should not
 """
 
 import math
@@ -63,11 +63,11 @@ BOUNDS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], float]] = {
     "kl": (infomax_kl, 1.0),
 }
 """By name, the loss of a bound, and the T above which a pair is more likely real than fake: with densities p and q the
-best T is log(p / q) for the first and 1 + log(p / q) for the second."""
+optimal T is log(p / q) for the first and 1 + log(p / q) for the second."""
 
 
 def bound_named(mi: str) -> str:
-    """The name itself, if there is such a bound."""
+    """Return the name. Raise UserError if there is no such bound."""
     if mi not in BOUNDS:
         raise unknown("mutual-information bound", mi, BOUNDS)
     return mi
@@ -80,25 +80,25 @@ CRITICS = ("discriminator", "critic", "predictor", "readers")
 
 
 def kind_named(negative: str) -> str:
-    """The name itself, if there is such a kind of negatives."""
+    """Return the name. Raise UserError if there is no such kind of negatives."""
     if negative not in NEGATIVES:
         raise unknown("kind of negatives", negative, NEGATIVES)
     return negative
 
 
 def is_critic(parameter: str) -> bool:
-    """Whether a weight of this name belongs to a critic: a module that only the mutual-information loss trains."""
+    """Whether the weight with this name belongs to a critic, a module that only the mutual-information loss trains."""
     return not set(CRITICS).isdisjoint(parameter.split("."))
 
 
 def unit(e: Tensor) -> Tensor:
-    """[B, d] each vector divided by its root mean square, so that no size of gates can be read from it."""
+    """[B, d] each vector divided by its root mean square, so it does not reveal the size of gates."""
     return e * torch.rsqrt(e.square().mean(1, keepdim=True) + 1e-6)
 
 
 class Discriminator(nn.Sequential):
-    """T(a, b): a two-layer perceptron on the pair [a ‖ b], which gives a logit. One per level, as in the released code;
-    the paper's formula has one for all levels."""
+    """T(a, b): a two-layer perceptron from the pair [a ‖ b] to a logit. There is one per level, as in the released
+    code; the paper's formula has one for all levels."""
 
     def __init__(self, dim: int, activation: nn.Module) -> None:
         super().__init__(nn.Linear(2 * dim, dim), activation, nn.Linear(dim, 1))
@@ -110,8 +110,8 @@ class Discriminator(nn.Sequential):
 
 
 class Bilinear(nn.Module):
-    """T(a, b) = aᵀ W b / √d for all pairs of a batch. A perceptron on [a ‖ b] whose hidden units do not change sign is
-    a sum of a part of a and a part of b, and the part of a cancels in InfoNCE."""
+    """T(a, b) = aᵀ W b / √d for all pairs of a batch. A perceptron on [a ‖ b] may become a function of a plus one of b,
+    and the function of a cancels in InfoNCE."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -123,14 +123,14 @@ class Bilinear(nn.Module):
 
 
 class Predictor(nn.Module):
-    """P([m ‖ e]): the features of a node from its neighbours m in the kept graph and the whole of that graph e."""
+    """P([m ‖ e]): predicts a node's features from its neighbours m in the kept graph and that graph's encoding e."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.node, self.graph, self.last = Linear(dim, dim), nn.Linear(dim, dim), nn.Linear(dim, dim)
 
     def forward(self, m: Tensor, e: Tensor, level: Level) -> Tensor:
-        """m [C, d] and e [B, d] → [C, d]."""
+        """Predict features [C, d] from m [C, d] and e [B, d]."""
         of_graph = ops.spread(
             self.graph(e).unsqueeze(1), level.alive.unsqueeze(1).to(m.dtype), level.graph, level.slot_ptr
         )
@@ -138,16 +138,16 @@ class Predictor(nn.Module):
 
 
 class CGIPool(nn.Module):
-    """The paper's form.
+    """CGIPool as in the paper.
 
-    Choices that the paper leaves open: the encoder is the mean over the nodes (its "e.g., a readout function", and the
-    released code's); the discriminator's hidden activation is the ReLU.
+    Choices that the paper leaves open: the encoder is the mean over the nodes (the paper says "e.g., a readout
+    function"; the released code uses the mean); the hidden activation of the discriminator is the ReLU.
 
-    With `negative="random"` it is the ablation CGIPool-RS: the fake graph is k nodes drawn uniformly without
-    replacement, fresh at each step. The paper does not say how these are gated nor what then replaces the fusion; here
-    their gate is 1, as they have no score, and the output is chosen and gated by y_r alone. The other kinds of
-    negatives are ours; their formulas are above. `encoding="unit"` divides encodings by their size, and `outputs` is
-    the number O of the network's outputs, which "sufficient" asks for.
+    `negative="random"` is the ablation CGIPool-RS: the fake graph is k nodes drawn uniformly without replacement, anew
+    at each step. The paper says neither how these are gated nor what replaces the fusion; here their gate is 1, as they
+    have no score, and y_r alone selects and gates the output. The other kinds of negatives are ours; their formulas
+    are above. `encoding="unit"` divides encodings by their root mean square. `outputs` is the number O of the network's
+    outputs, for "sufficient".
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class CGIPool(nn.Module):
         if encoding not in ENCODINGS:
             raise unknown("encoding", encoding, ENCODINGS)
         self.encoding = encoding
-        # GNN_r and GNN_f, two GCNs d → 1, side by side: they propagate together.
+        # GNN_r and GNN_f, two GCNs d → 1, as one GCN d → 2, which propagates once.
         self.gnn = GCN(dim, 2 if negative == "learned" else 1)
         if negative == "predict":
             self.predictor = Predictor(dim)
@@ -179,7 +179,7 @@ class CGIPool(nn.Module):
             self.discriminator = Discriminator(dim, nn.ReLU())
 
     def forward(self, h: Tensor, level: Level, keep: Tensor | None = None) -> Pooled:
-        """H [C, d] → the coarsened graph. A given `keep` imposes idx_d, by first-level position."""
+        """Coarsen the graph; h is [C, d]. `keep`, by first-level position, overrides idx_d."""
         k = level.kept(self.ratio)
         y = torch.sigmoid(self.gnn(h, level))
         y_r = y_d = y[:, 0]
@@ -216,7 +216,7 @@ class CGIPool(nn.Module):
         else:
             real, fake = self.discriminator.pairs((e, e_r), (e, e_f))
             bound, even = BOUNDS[self.mi]
-            # A graph of which nothing is dropped has no complement, and so no pair to be told apart.
+            # A graph without dropped nodes has no complement, and therefore no fake pair.
             loss = level.over_graphs(bound(real, fake) * (count_f > 0))
             if not self.training:
                 metrics = _diagnose(level, real - even, fake - even, keep_r, keep_f, count_f > 0)
@@ -226,8 +226,8 @@ class CGIPool(nn.Module):
         return Pooled(x, coarse, {"mi": loss}, metrics, scores)
 
     def _infonce(self, level: Level, e: Tensor, e_r: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss of `batch`; how often the pair of one graph has a higher T than a pair of two (0.5 is chance), and
-        the lower bound on the mutual information in nats, at most the logarithm of the number of graphs."""
+        """The loss of "batch". The metrics are how often a pair of one graph has a higher T than a pair of two graphs
+        (0.5 is chance), and the lower bound on the mutual information in nats, at most log B."""
         there = level.sizes > 0
         logits = torch.where(there.unsqueeze(0), self.critic(e, e_r), -1e9)
         own = torch.diagonal(logits)
@@ -239,7 +239,7 @@ class CGIPool(nn.Module):
         return loss, {"discriminator_accuracy": level.over_graphs(accuracy), "mi_bound": bound}
 
     def _unpredicted(self, h: Tensor, level: Level, gate: Tensor, e_r: Tensor, dropped: Tensor) -> Tensor:
-        """The loss of `predict`; 0 for a graph of which nothing is dropped, or whose dropped features are all 0."""
+        """The loss of "predict"; 0 for a graph without dropped nodes, or whose dropped features are all 0."""
         square = level.sums(h.detach().square().sum(1, keepdim=True), level.alive.unsqueeze(1)).view(-1)
         scale = torch.rsqrt((square / (level.sizes * h.shape[1]).clamp(min=1)).clamp(min=1e-12))
         h = h * scale[level.graph].unsqueeze(1)
@@ -251,9 +251,9 @@ class CGIPool(nn.Module):
         return level.over_graphs(torch.where(size > 0, error / size.clamp(min=1e-6), torch.zeros_like(error)))
 
     def _swapped(self, h: Tensor, level: Level, e: Tensor, weight: Tensor, count: Tensor) -> Tensor:
-        """How often the discriminator is right by the gates when the two graphs exchange their nodes and keep their
-        gates: 1 if it reads the size of gates, 0 if it reads which nodes are there. weight [C, 2] and count [B, 2] are
-        those of the real and the fake graph after the exchange."""
+        """The accuracy of the discriminator when the two graphs exchange their nodes but keep their gates: 1 if it
+        reads the size of the gates, 0 if it reads the nodes. weight [C, 2] and count [B, 2] are those of the real and
+        the fake graph after the exchange."""
         means = (level.sums(h, weight) / count.clamp(min=1).unsqueeze(2)).unbind(1)
         e_r, e_f = map(unit, means) if self.encoding == "unit" else means
         real, fake = self.discriminator.pairs((e, e_r), (e, e_f))
@@ -267,15 +267,15 @@ class CGIPool(nn.Module):
 
 
 class ReleasedCGIPool(nn.Module):
-    """The form of the authors' released code, which differs from the paper in every step:
+    """CGIPool as in the authors' released code, which differs from the paper in every step:
 
         transform    X' = leaky(GraphConv(X)) feeds the output and the encoders
-        scores       s_r, s_f = GraphConv(leaky(GraphConv(X))), raw: no sigmoid
-        coarsening   e_r, e_f = means over ALL nodes of X' ⊙ tanh(s_r), X' ⊙ tanh(s_f): nothing is selected here
+        scores       s_r, s_f = GraphConv(leaky(GraphConv(X))), without a sigmoid
+        coarsening   e_r, e_f = means over ALL nodes of X' ⊙ tanh(s_r), X' ⊙ tanh(s_f), without selection
         infomax      T(e_coarse, e), the coarse graph first; L_MI is the mean of the two terms, not their sum
         fusion       top-k of s_r − s_f, gate tanh(s_r − s_f)
 
-    `negative="random"` is CGIPool-RS in this form: e_f is the mean of X' over k random nodes, and s_r alone chooses and
+    `negative="random"` is CGIPool-RS in this form: e_f is the mean of X' over k random nodes, and s_r alone selects and
     gates the output.
     """
 
@@ -290,17 +290,17 @@ class ReleasedCGIPool(nn.Module):
     ) -> None:
         super().__init__()
         if negative in NEGATIVES[2:] or encoding != "plain":
-            raise UserError("the released form of CGIPool has negative=learned or random and encoding=plain only")
+            raise UserError("the released form of CGIPool supports only negative=learned or random and encoding=plain")
         self.ratio, self.site, self.mi, self.negative = check_ratio(ratio), site, bound_named(mi), kind_named(negative)
         scorers = 2 if negative == "learned" else 1
-        # The transform and the first layers of the scorers, side by side: they read the same X and aggregate it once.
+        # The transform and the first layers of the scorers as one layer, which aggregates X once.
         self.hidden = GraphConv(dim, (1 + scorers) * dim)
         self.score_r = GraphConv(dim, 1)
         self.score_f = GraphConv(dim, 1) if negative == "learned" else None
         self.discriminator = Discriminator(dim, nn.LeakyReLU(LEAK))
 
     def forward(self, x: Tensor, level: Level, keep: Tensor | None = None) -> Pooled:
-        """X [C, d] → the coarsened graph. A given `keep` imposes the kept nodes, by first-level position."""
+        """Coarsen the graph; x is [C, d]. `keep`, by first-level position, overrides the kept nodes."""
         k = level.kept(self.ratio)
         h, h_r, *h_f = F.leaky_relu(self.hidden(x, level), LEAK).split(x.shape[1], 1)
         s_r = self.score_r(h_r, level).squeeze(1)
@@ -333,7 +333,7 @@ class ReleasedCGIPool(nn.Module):
 
 
 def _right(real: Tensor, fake: Tensor, pairs: Tensor) -> Tensor:
-    """[B] how often a discriminator is right; one half where there are no pairs."""
+    """[B] the accuracy of a discriminator; 0.5 for a graph without pairs."""
     right = ((real > 0).float() + (fake < 0).float()) / 2.0
     return torch.where(pairs, right, 0.5)
 
@@ -341,8 +341,8 @@ def _right(real: Tensor, fake: Tensor, pairs: Tensor) -> Tensor:
 def _diagnose(
     level: Level, real: Tensor, fake: Tensor, keep_r: Tensor, keep_f: Tensor, pairs: Tensor
 ) -> dict[str, Tensor]:
-    """Whether the mutual-information term does anything: the discriminator's accuracy (0.5 is chance), and the share of
-    its nodes that the real graph has in common with the fake one (at ratio 0.8 at least 0.75, by counting alone)."""
+    """Diagnostics of the mutual-information term: the discriminator's accuracy (0.5 is chance), and the share of the
+    real graph's nodes that are also in the fake graph (at ratio 0.8, at least 0.75)."""
     both = level.sums((keep_r * keep_f).unsqueeze(1), level.alive.unsqueeze(1)).view(-1)
     kept = level.sums(keep_r.unsqueeze(1), level.alive.unsqueeze(1)).view(-1).clamp(min=1.0)
     shared = level.over_graphs(both / kept)

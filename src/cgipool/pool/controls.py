@@ -1,4 +1,4 @@
-"""Controls: what is left of a network when its pooling learns nothing.
+"""Controls: networks whose pooling learns nothing.
 
 Shapes: C positions, d features.
 """
@@ -12,18 +12,18 @@ from cgipool.pool.base import Pooled
 
 
 class NoPool(nn.Module):
-    """Keeps every node: X' = X, A' = A. Also the pool of the methods that are global readouts."""
+    """Keeps every node: X' = X, A' = A. Methods that are global readouts use it too."""
 
     def forward(self, x: Tensor, level: Level) -> Pooled:
-        """X [C, d], unchanged."""
+        """Return x [C, d] unchanged."""
         return Pooled(x, level)
 
 
 class RandomPool(nn.Module):
     """Keeps k = ⌈ratio · n⌉ nodes of each graph, drawn uniformly without replacement: X' = X(i), A' = A(i, i).
 
-    They are drawn afresh at each training step. In evaluation a graph's draw is fixed by the seed, the split and the
-    graph's number, so that it does not depend on the other graphs of the batch.
+    They are drawn anew at each training step. In evaluation, the seed, the split and the graph's number determine the
+    nodes, so they do not depend on the other graphs of the batch.
     """
 
     def __init__(self, dim: int, ratio: float | int = 0.8, site: int = 0) -> None:
@@ -31,7 +31,7 @@ class RandomPool(nn.Module):
         self.ratio, self.site = check_ratio(ratio), site
 
     def forward(self, x: Tensor, level: Level) -> Pooled:
-        """X [C, d] → the coarsened graph."""
+        """Coarsen the graph; x is [C, d]."""
         k = level.kept(self.ratio)
         u = level.uniform(self.site)
         keep = level.select(u.unsqueeze(1), k).squeeze(1)
@@ -44,16 +44,16 @@ class RandomPool(nn.Module):
 
 
 class OraclePool(nn.Module):
-    """Keeps the nodes that decide the class, whatever their number: the ceiling for methods that select nodes.
+    """Keeps the nodes that decide the class, whatever their number: an upper bound for methods that select nodes.
 
     X' = X(i), A' = A(i, i), with i the nodes of `node_truth`, which generated data sets have.
     """
 
     def forward(self, x: Tensor, level: Level) -> Pooled:
-        """X [C, d] → the coarsened graph."""
+        """Coarsen the graph; x is [C, d]."""
         truth = level.origin.truth
         if truth is None or truth.shape[1] == 0:
-            raise UserError("oracle needs a data set that says which nodes decide, such as motifs or needle-60")
+            raise UserError("oracle needs a data set with known deciding nodes, such as motifs or needle-60")
         keep = truth[level.position, 0].to(x.dtype) * level.alive
         k = level.sums(keep.unsqueeze(1), level.alive.unsqueeze(1)).view(-1).round().to(level.sizes.dtype)
         pooled, coarse = level.coarsen(x, torch.ones_like(level.alive), keep, k)

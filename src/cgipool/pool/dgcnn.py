@@ -1,7 +1,7 @@
 """DGCNN: "An End-to-End Deep Learning Architecture for Graph Classification" (Zhang, Cui, Neumann, Chen; AAAI 2018).
 
     rows         Z = [X_1 ‖ … ‖ X_L ‖ c], the outputs of all convolutions and the key c = tanh(GCN(X_L)), one channel
-    sorting      the rows by descending c, the first k of them, or all and zeros up to k
+    sorting      the rows by descending c, cut off or padded with zeros to k rows
     reading      Conv1d over each row (16 channels), ReLU, max over pairs of rows, Conv1d over 5 (32 channels), ReLU,
                  linear, ReLU
 
@@ -19,17 +19,17 @@ from cgipool.model.readout import Levels
 from cgipool.pool.base import Sizes, sizes_for
 
 LEAST, WINDOW = 10, 5
-"""k is at least 10, as in the authors' code, so that after the pairs one window of the second convolution fits."""
+"""k is at least 10, as in the authors' code, so the second convolution has at least one window."""
 
 
 class DGCNN(nn.Module):
     """Sorts the nodes of a network without pooling and reads them as a sequence, [B, 2d].
 
-    k is the smallest size that 60 % of the training graphs do not exceed, as in the authors' code (which has 90 % on
-    IMDB-BINARY, IMDB-MULTI and COLLAB). Their code has D̃⁻¹(A + I) and a tanh in every convolution; here the backbone's
-    GCN and ReLU stay, and since a ReLU channel would tie at 0, the key has its own convolution with a tanh. The
-    convolutions over rows are written as matrix products. The last linear layer gives the 2d numbers that every method
-    passes to the shared head.
+    k is the smallest size that 60 % of the training graphs do not exceed, as in the authors' code (which uses 90 % on
+    IMDB-BINARY, IMDB-MULTI and COLLAB). Their code has D̃⁻¹(A + I) and a tanh in every convolution; here the
+    convolutions are the backbone's GCN and ReLU. A ReLU channel would have ties at 0, so the key has its own
+    convolution with a tanh. The convolutions over rows are written as matrix products. The last linear layer has 2d
+    outputs, the input of the shared head.
     """
 
     def __init__(self, dim: int, levels: int = 3, sizes: Sizes | None = None) -> None:
@@ -52,7 +52,7 @@ class DGCNN(nn.Module):
         return F.relu(self.last(F.relu(self.second(window)).mT.flatten(1)))
 
     def _sorted(self, z: Tensor, key: Tensor, level: Level) -> Tensor:
-        """[B, k, F] the rows of each graph by descending key; zeros where there are fewer than k."""
+        """[B, k, F] the rows of each graph by descending key, padded with zeros."""
         if len(z) == 0:
             return z.new_zeros(len(level.sizes), self.rows, z.shape[1])
         order, place = level.order(key)

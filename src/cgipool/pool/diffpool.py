@@ -18,19 +18,19 @@ from cgipool.model.level.dense import DenseLevel
 from cgipool.pool.base import Pooled, Sizes, cluster_count
 
 TINY = 1e-15
-"""Added inside the logarithm; PyG's value."""
+"""Added inside the logarithm, as in PyG."""
 
 
 class DiffPool(nn.Module):
     """Merges the nodes of every graph into K soft clusters.
 
     K = ⌈ratio · mean size of the training graphs⌉ on the first level, ⌈ratio · K⌉ on the next ones; the authors' code
-    takes a share of the LARGEST graph, which on these data sets is many times the mean. GNN_p and GNN_e are
-    one GCN each; the paper stacks several layers with batch normalisation, but here only the pooling may differ from
-    the other methods. The link loss is divided by n² for each graph and averaged over graphs; PyG's is one
-    norm over the padded batch, so that the share of a graph depends on the largest graph of the batch.
+    uses a share of the size of the LARGEST graph, which on these data sets is many times the mean. GNN_p and GNN_e are
+    one GCN each; the paper stacks several layers with batch normalisation, but here only the pooling may differ
+    between methods. The link loss is divided by n² for each graph and averaged over graphs; PyG's is one norm over the
+    padded batch, so the share of a graph depends on the largest graph of the batch.
 
-    No n × n matrix is formed: A S is a sparse product, and ‖A − S Sᵀ‖² = ‖A‖² − 2 tr(Sᵀ A S) + ‖Sᵀ S‖².
+    No n × n matrix is computed: A S is a sparse product, and ‖A − S Sᵀ‖² = ‖A‖² − 2 tr(Sᵀ A S) + ‖Sᵀ S‖².
     """
 
     needs_undirected_edges = True
@@ -43,7 +43,7 @@ class DiffPool(nn.Module):
         self.embed = GCN(dim, dim)
 
     def forward(self, x: Tensor, level: Level) -> Pooled:
-        """X [C, d] → K clusters per graph."""
+        """Merge the nodes into K clusters per graph; x is [C, d]."""
         s = torch.softmax(self.assign(x, level), 1) * level.alive.unsqueeze(1)
         z = self.embed(x, level, relu=True)
         clustered = level.sums(z, s)

@@ -17,14 +17,15 @@ from cgipool.model.level.dense import DenseLevel
 from cgipool.pool.base import Pooled, Sizes, cluster_count
 
 TINY = 1e-12
-"""Added under square roots, whose derivative at 0 is infinite."""
+"""Added under square roots, because their derivative at 0 is infinite."""
 
 
 class MinCutPool(nn.Module):
     """Merges the nodes of every graph into K soft clusters that cut few edges and have similar sizes.
 
     K follows from the ratio as for DiffPool. The MLP is one linear layer, as in the authors' and PyG's examples. As in
-    PyG's layer, the cut uses A itself; the paper normalises A beforehand. A graph without edges has cut 0."""
+    PyG's layer, the cut uses A; the paper normalises A first. A graph without edges has cut 0.
+    """
 
     needs_positive_weights = True
     needs_undirected_edges = True
@@ -36,7 +37,7 @@ class MinCutPool(nn.Module):
         self.assign = nn.Linear(dim, self.clusters)
 
     def forward(self, x: Tensor, level: Level) -> Pooled:
-        """X [C, d] → K clusters per graph."""
+        """Merge the nodes into K clusters per graph; x is [C, d]."""
         s = torch.softmax(self.assign(x), 1) * level.alive.unsqueeze(1)
         clustered = level.sums(x, s)
         adjacency = level.sums(level.neighbor_sum(s), s)
@@ -51,8 +52,8 @@ class MinCutPool(nn.Module):
 
 def cut_loss(level: Level, s: Tensor, pooled: Tensor) -> Tensor:
     """The mean over graphs of −tr(Sᵀ A S) / tr(Sᵀ D S), given S [C, K] and Sᵀ A S [B, K, K]."""
-    held = (level.degree * s.square().sum(1)).unsqueeze(1)
-    volume = level.sums(held, level.alive.unsqueeze(1)).view(-1)
+    volume_of_node = (level.degree * s.square().sum(1)).unsqueeze(1)
+    volume = level.sums(volume_of_node, level.alive.unsqueeze(1)).view(-1)
     inside = pooled.diagonal(dim1=1, dim2=2).sum(1)
     return level.over_graphs(-inside / torch.where(volume > 0, volume, 1.0))
 

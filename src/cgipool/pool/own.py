@@ -1,4 +1,4 @@
-"""Pooling classes of users, named "package.module:Class", and where in their code an exception came from."""
+"""Users' own pooling classes, named "package.module:Class", and where in their code an exception was raised."""
 
 import importlib
 import inspect
@@ -21,19 +21,19 @@ PACKAGE = Path(__file__).parents[1]
 RULES = PACKAGE / "contract"
 
 CALLERS = (PACKAGE / "model" / "network.py", PACKAGE / "pool")
-"""Our modules that build and call the pools of users."""
+"""Our modules that build and call users' pools."""
 
 
 class OwnCodeError(Exception):
     """An exception in a user's own pool, raised in another process; the message is its traceback (`own_traceback`)."""
 
 
-def told(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """Return an exception as one line, with its place in the user's code or ours."""
-    said = " ".join(str(error).split())
-    if len(said) > 160:
-        said = f"{said[:157]}..."
-    return f"{type(error).__name__}{': ' if said else ''}{said} ({place_of(error)})"
+    message = " ".join(str(error).split())
+    if len(message) > 160:
+        message = f"{message[:157]}..."
+    return f"{type(error).__name__}{': ' if message else ''}{message} ({place_of(error)})"
 
 
 def place_of(error: BaseException) -> str:
@@ -44,8 +44,8 @@ def place_of(error: BaseException) -> str:
 
 
 def own_traceback(error: BaseException) -> str | None:
-    """Return the traceback of an exception in a pool that is not ours: the calls in the user's code (or PyG's), and
-    what was raised. None for other exceptions and for out-of-memory errors."""
+    """Return the traceback of an exception in a user's pool: the calls in the user's code (or PyG's) and the exception.
+    None for other exceptions and for out-of-memory errors."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return None
     frames = traceback.extract_tb(error.__traceback__)
@@ -82,16 +82,16 @@ def _nearness(path: Path) -> int:
 
 
 OFFERED = ("dim", "ratio", "site", "levels", "sizes", "mi")
-"""Arguments that a pool with our interface may name."""
+"""Arguments that are passed to a pool with our interface, if it has them."""
 
 OFFERED_TO_PYG = ("in_channels", "ratio")
-"""Arguments that a layer with PyG's interface may name."""
+"""Arguments that are passed to a layer with PyG's interface, if it has them."""
 
 
 def own_method(name: str) -> Method:
-    """Return the class as a method. The second argument of its `forward` decides between two kinds: a pool with our
-    interface, (x, level) → Pooled, which may name dim, ratio, site, levels, sizes and mi as arguments; or a layer with
-    PyG's interface, (x, edge_index, …), which may name in_channels and ratio.
+    """Return a user's class as a method. The second argument of its `forward` decides between two kinds: a pool with
+    our interface, (x, level) → Pooled, with any of the arguments dim, ratio, site, levels, sizes and mi; or a layer
+    with PyG's interface, (x, edge_index, …), with any of in_channels and ratio.
 
     The class attribute `own_loss` is the weight of its losses: a number or a function of the epoch. Default: 1.
     """
@@ -107,7 +107,7 @@ def own_method(name: str) -> Method:
     _check_arguments(name, pool, OFFERED_TO_PYG if of_pyg else OFFERED)
     build: Any = partial(PyGPool, pool) if of_pyg else pool
     about = (pool.__doc__ or "").strip().split("\n")[0]
-    # PyGPool takes a ratio whether or not the layer does, and PyG's layers have gates of their own.
+    # PyGPool has the argument ratio even if the layer does not, and PyG's layers have their own gates.
     ignores = ("gate",) if "ratio" in inspect.signature(pool).parameters else ("gate", "ratio")
     ignored = ignores if of_pyg else ()
     kind: Any = {"own_loss": _own_loss(name, pool), "fast": not of_pyg, "new_edges": of_pyg, "ignores": ignored}
@@ -142,15 +142,15 @@ def _check_arguments(name: str, pool: type, offered: tuple[str, ...]) -> None:
         needed = parameter.kind in _BY_NAME and parameter.default is inspect.Parameter.empty
         if needed and parameter.name not in offered:
             raise UserError(
-                f"{name} needs an argument {parameter.name!r}; give it a default, as only {', '.join(offered)} are "
-                "passed, or name a subclass that sets it"
+                f"{name} needs an argument {parameter.name!r}, but only {', '.join(offered)} are passed; give it a "
+                "default, or name a subclass that sets it"
             )
 
 
 def _class_at(name: str) -> type[nn.Module]:
     module, _, attribute = name.partition(":")
     if not (attribute and all(map(str.isidentifier, module.split(".")))):
-        raise UserError(f"method {name!r}: a class of your own is named as package.module:Class")
+        raise UserError(f"method {name!r}: name your own class as package.module:Class")
     try:
         found = getattr(_imported(module), attribute)
     except ImportError as error:
@@ -173,7 +173,7 @@ def _imported(module: str) -> ModuleType:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         missing = error.name or ""
-        if os.getcwd() in sys.path or not f"{module}.".startswith(f"{missing}."):  # what the module itself imports
+        if os.getcwd() in sys.path or not f"{module}.".startswith(f"{missing}."):  # an import inside the module failed
             raise
         sys.path.insert(0, os.getcwd())
         importlib.invalidate_caches()

@@ -1,4 +1,4 @@
-"""An adapter that runs any pooling layer with PyG's interface, unchanged, in the plain training loop.
+"""An adapter that runs any pooling layer with PyG's interface in the plain training loop.
 
 Shapes: C positions, F features, E directed edges.
 """
@@ -19,11 +19,11 @@ from cgipool.pool.base import Pooled
 
 
 class EdgeListLevel(Level):
-    """A level whose edges are PyG's: edge_index [2, E], with or without a weight each. Every position is alive."""
+    """A level with PyG's edges: edge_index [2, E], optionally with weights. Every position is alive."""
 
     def __init__(self, nodes: Nodes, origin: Origin, edge_index: Tensor, weight: Tensor | None) -> None:
         super().__init__(nodes, origin, compact=True)
-        others = edge_index[0] != edge_index[1]  # A has no self-loops; the convolutions add their own
+        others = edge_index[0] != edge_index[1]  # A has no self-loops; the convolutions add them
         self.edge_index = edge_index[:, others]
         self.weighted = weight is not None
         ones = torch.ones(self.edge_index.shape[1], dtype=nodes.alive.dtype, device=edge_index.device)
@@ -80,14 +80,14 @@ class PyGPool(nn.Module):
     def __init__(self, layer: Callable[..., nn.Module], dim: int, ratio: float | int = 0.8, site: int = 0) -> None:
         super().__init__()
         ratio = check_ratio(ratio)
-        # To PyG a ratio of 1.0 is ONE node; the number before it is still a share, and ⌈share · n⌉ is n.
+        # PyG reads a ratio of 1.0 as ONE node; the next smaller float is a share, and ⌈share · n⌉ is n.
         share = math.nextafter(1.0, 0.0) if isinstance(ratio, float) and ratio == 1.0 else ratio
         takes, offered = inspect.signature(layer).parameters, {"in_channels": dim, "ratio": share}
         self.layer = layer(**{name: value for name, value in offered.items() if name in takes})
         self.site = site
 
     def forward(self, x: Tensor, level: Level) -> Pooled:
-        """X [C, F] → the layer's result."""
+        """Run the layer on x [C, F]."""
         name = type(self.layer).__name__
         if not level.compact:
             raise UserError(f"{name} is a PyG layer, which needs compact levels")

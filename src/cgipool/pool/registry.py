@@ -7,24 +7,24 @@ CGI_PAPER = "Pang, Zhao, Li: Graph Pooling via Coarsened Graph Infomax. SIGIR 20
 
 ECFP_PAPER = "control, after Rogers, Hahn: Extended-Connectivity Fingerprints. J. Chem. Inf. Model. 2010"
 
-ASKED = ("dim", "ratio", "site", "mi", "negative", "encoding")
-"""What both forms of CGIPool ask for."""
+CGI_ARGUMENTS = ("dim", "ratio", "site", "mi", "negative", "encoding")
+"""The arguments of both forms of CGIPool."""
 
 METHODS: dict[str, Method] = {
     "cgi": Method(
         title="CGIPool",
         about="top-k by the difference of a real and a fake score, trained by coarsened graph infomax",
         paper=CGI_PAPER,
-        build=Part("cgi:CGIPool", *ASKED, "outputs"),
-        released=Part("cgi:ReleasedCGIPool", *ASKED),
+        build=Part("cgi:CGIPool", *CGI_ARGUMENTS, "outputs"),
+        released=Part("cgi:ReleasedCGIPool", *CGI_ARGUMENTS),
         selects=True,
     ),
     "cgi-rs": Method(
         title="CGIPool-RS",
         about="the fake coarsened graph is k random nodes",
         paper=CGI_PAPER,
-        build=Part("cgi:CGIPool", *ASKED, "outputs", negative="random"),
-        released=Part("cgi:ReleasedCGIPool", *ASKED, negative="random"),
+        build=Part("cgi:CGIPool", *CGI_ARGUMENTS, "outputs", negative="random"),
+        released=Part("cgi:ReleasedCGIPool", *CGI_ARGUMENTS, negative="random"),
         kind="ablation",
         selects=True,
     ),
@@ -32,8 +32,8 @@ METHODS: dict[str, Method] = {
         title="CGIPool w/o MI",
         about="both branches and the fusion, without the mutual-information loss",
         paper=CGI_PAPER,
-        build=Part("cgi:CGIPool", *ASKED, "outputs", negative="learned"),
-        released=Part("cgi:ReleasedCGIPool", *ASKED, negative="learned"),
+        build=Part("cgi:CGIPool", *CGI_ARGUMENTS, "outputs", negative="learned"),
+        released=Part("cgi:ReleasedCGIPool", *CGI_ARGUMENTS, negative="learned"),
         own_loss=0.0,
         kind="ablation",
         selects=True,
@@ -45,6 +45,8 @@ METHODS: dict[str, Method] = {
         build=Part("controls:NoPool"),
         read=Part("set2set:Set2Set", "dim", "levels", "jumping"),
         ignores=("gate",),
+        cost=1.6,
+        gpu_cost=1.15,
     ),
     "dgcnn": Method(
         title="DGCNN",
@@ -53,6 +55,8 @@ METHODS: dict[str, Method] = {
         build=Part("controls:NoPool"),
         read=Part("dgcnn:DGCNN", "dim", "levels", "sizes"),
         ignores=("gate",),
+        cost=0.8,
+        gpu_cost=0.48,
     ),
     "diffpool": Method(
         title="DiffPool",
@@ -63,6 +67,8 @@ METHODS: dict[str, Method] = {
         new_edges=True,
         ignores=("gate",),
         own_loss=1.0,
+        cost=2.5,
+        gpu_cost=2.3,
     ),
     "topk": Method(
         title="TopKPool",
@@ -70,6 +76,8 @@ METHODS: dict[str, Method] = {
         paper="Gao, Ji: Graph U-Nets. ICML 2019",
         build=Part("topk:TopKPool", "dim", "ratio"),
         selects=True,
+        cost=0.7,
+        gpu_cost=0.51,
     ),
     "sag": Method(
         title="SAGPool",
@@ -77,6 +85,8 @@ METHODS: dict[str, Method] = {
         paper="Lee, Lee, Kang: Self-Attention Graph Pooling. ICML 2019",
         build=Part("sag:SAGPool", "dim", "ratio"),
         selects=True,
+        cost=0.7,
+        gpu_cost=0.43,
     ),
     "asap": Method(
         title="ASAP",
@@ -85,6 +95,8 @@ METHODS: dict[str, Method] = {
         "Representations. AAAI 2020",
         build=Part("asap:ASAP", "dim", "ratio"),
         new_edges=True,
+        cost=5.0,
+        gpu_cost=2.0,
     ),
     "vip": Method(
         title="VIPool",
@@ -94,6 +106,8 @@ METHODS: dict[str, Method] = {
         own_loss=Part("vip:loss_weight", "epoch"),
         own_loss_per_node=True,
         selects=True,
+        cost=3.0,
+        gpu_cost=1.7,
     ),
     "mincut": Method(
         title="MinCutPool",
@@ -104,6 +118,8 @@ METHODS: dict[str, Method] = {
         new_edges=True,
         ignores=("gate",),
         own_loss=1.0,
+        cost=2.0,
+        gpu_cost=2.0,
     ),
     "none": Method(
         title="No pooling",
@@ -112,42 +128,52 @@ METHODS: dict[str, Method] = {
         build=Part("controls:NoPool"),
         kind="control",
         ignores=("gate",),
+        cost=0.6,
+        gpu_cost=0.43,
     ),
     "random": Method(
         title="Random nodes",
-        about="k random nodes, drawn afresh at each step",
+        about="k random nodes, drawn anew at each step",
         paper="control, after Mesquita, Souza, Kaski: Rethinking Pooling in Graph Neural Networks. NeurIPS 2020",
         build=Part("controls:RandomPool", "dim", "ratio", "site"),
         kind="control",
         selects=True,
         ignores=("gate",),
+        cost=0.7,
+        gpu_cost=0.6,
     ),
     "oracle": Method(
         title="Oracle",
-        about="the nodes that decide the class, for generated sets that say which they are",
+        about="the nodes that decide the class, for generated sets with known nodes",
         paper="control, by definition",
         build=Part("controls:OraclePool"),
         kind="control",
         ignores=("gate",),
+        cost=0.6,
+        gpu_cost=0.43,
     ),
     "structure-free": Method(
         title="Structure-free",
-        about="the sum of the node features and a perceptron: edges are never looked at",
+        about="the sum of the node features and a perceptron; ignores edges",
         paper="control, after Errica, Podda, Bacciu, Micheli: A Fair Comparison of Graph Neural Networks for Graph "
         "Classification. ICLR 2020",
         build=None,
         architecture="sum",
         kind="control",
         ignores=NETWORK,
+        cost=0.3,
+        gpu_cost=0.14,
     ),
     "majority": Method(
         title="Majority class",
-        about="the class shares of the training graphs: graphs are never looked at",
+        about="the class frequencies of the training graphs; ignores graphs",
         paper="control, by definition",
         build=None,
         architecture="constant",
         kind="control",
         ignores=(*NETWORK, *TRAINING),
+        cost=0.001,
+        gpu_cost=0.001,
     ),
     "wl": Method(
         title="WL subtree + SVM",
@@ -157,6 +183,8 @@ METHODS: dict[str, Method] = {
         architecture="classical",
         kind="control",
         ignores=(*NETWORK, *CLASSICAL),
+        cost=0.15,
+        gpu_cost=0.15,
     ),
     "wl-oa": Method(
         title="WL-OA + SVM",
@@ -167,6 +195,8 @@ METHODS: dict[str, Method] = {
         architecture="classical",
         kind="control",
         ignores=(*NETWORK, *CLASSICAL),
+        cost=0.25,
+        gpu_cost=0.25,
     ),
     "ecfp-rf": Method(
         title="ECFP + random forest",
@@ -223,20 +253,20 @@ METHODS: dict[str, Method] = {
 }
 
 NETWORKS = tuple(name for name, method in METHODS.items() if not method.classical)
-"""The methods that are networks, or stand beside them without graphs: all but those of `cgipool.classical`."""
+"""All methods except those of `cgipool.classical`."""
 
 
 BY_NEGATIVE = {("cgi", "random"): "cgi-rs"}
-"""By method and kind of negatives, the method that this is: their cells have one key."""
+"""(method, kind of negatives) → the method with its own name for it. Both have the same cell keys."""
 
 
 def is_own(name: str) -> bool:
-    """Whether a method's name refers to a class."""
+    """Whether a method's name refers to a user's own class."""
     return ":" in name
 
 
 def method_named(name: str) -> Method:
-    """The method of that name, or, for "package.module:Class", a pool of the user's own."""
+    """The method with this name. "package.module:Class" is a user's own pool."""
     if not isinstance(name, str):
         raise UserError(f"method must be a name, not {name!r}")
     if is_own(name):

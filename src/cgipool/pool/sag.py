@@ -18,8 +18,8 @@ from cgipool.pool.base import Pooled
 class SAGPool(nn.Module):
     """Keeps the nodes with the largest score by a graph convolution.
 
-    PyG's `SAGPooling` multiplies the score by one more weight, drawn at random, before it ranks (its issue 9862): where
-    that is negative, the nodes with the SMALLEST scores stay. Neither the paper nor this class has such a weight.
+    PyG's `SAGPooling` multiplies the score by another random weight before ranking (its issue 9862): if that weight is
+    negative, the nodes with the SMALLEST scores stay. Neither the paper nor this class has this weight.
     """
 
     def __init__(self, dim: int, ratio: float | int = 0.8) -> None:
@@ -28,7 +28,7 @@ class SAGPool(nn.Module):
         self.gnn = GCN(dim, 1)
 
     def forward(self, x: Tensor, level: Level) -> Pooled:
-        """X [C, d] → the coarsened graph."""
+        """Coarsen the graph; x is [C, d]."""
         k = level.kept(self.ratio)
         s = self.gnn(x, level).squeeze(1)
         keep = level.select(s.unsqueeze(1), k).squeeze(1)

@@ -21,7 +21,7 @@ from cgipool.model.readout import JUMPINGS, Levels, jumping_named
 
 class Attention(nn.Module):
     """q*_T of one level, [B, 2d]. The LSTM is written out because `nn.LSTM` has no rule for `vmap`. Its weights have
-    the same layout and initialisation: input, forget, cell and output gate."""
+    the layout and initialisation of `nn.LSTM`: input, forget, cell and output gate."""
 
     def __init__(self, dim: int, steps: int) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Attention(nn.Module):
         self.bias_hh = nn.Parameter(torch.empty(4 * dim).uniform_(-bound, bound))
 
     def forward(self, x: Tensor, level: Level) -> Tensor:
-        """X [C, d] → [B, 2d]."""
+        """Read out a level; x is [C, d], the result [B, 2d]."""
         graphs, dim = len(level.sizes), x.shape[1]
         q, cell, read = (x.new_zeros(graphs, dim) for _ in range(3))
         for _ in range(self.steps):
@@ -47,9 +47,9 @@ class Attention(nn.Module):
 
 
 class Set2Set(nn.Module):
-    """One Set2Set for each level of a network without pooling, joined like the backbone's readouts.
+    """One Set2Set for each level of a network without pooling, combined like the backbone's readouts.
 
-    T = 3 steps, as in PyG's examples; the comparison with CGIPool names none.
+    T = 3 steps, as in PyG's examples; the CGIPool paper does not state it.
     """
 
     def __init__(self, dim: int, levels: int = 3, steps: int = 3, jumping: str = "sum") -> None:

@@ -17,7 +17,8 @@ from cgipool.model.level import Level, check_ratio
 from cgipool.pool.base import Pooled
 
 LEAST_NORM = 1e-12
-"""If all features of a level become 0, only weight decay changes p, until its norm in float32 is 0."""
+"""Lower bound of ‖p‖. If all features of a level become 0, only weight decay changes p, until its norm is 0 in
+float32."""
 
 
 class TopKPool(nn.Module):
@@ -33,7 +34,7 @@ class TopKPool(nn.Module):
         self.p = nn.Parameter(torch.empty(dim).uniform_(-bound, bound))
 
     def forward(self, x: Tensor, level: Level) -> Pooled:
-        """X [C, d] → the coarsened graph."""
+        """Coarsen the graph; x is [C, d]."""
         k = level.kept(self.ratio)
         s = ops.project(x, self.p.unsqueeze(0)).squeeze(1) / self.p.norm().clamp(min=LEAST_NORM)
         keep = level.select(s.unsqueeze(1), k).squeeze(1)

@@ -1,6 +1,6 @@
 """VIPool: "Graph Cross Networks with Vertex Infomax Pooling" (Li, Chen, Zhang, Tsang; NeurIPS 2020).
 
-A vertex is worth keeping if it carries much information about its neighbourhood. T(v, u) is the logit that vertex v and
+A vertex is kept if it has much information about its neighbourhood. T(v, u) is the logit that vertex v and
 neighbourhood u belong together, trained on pairs that do and pairs that do not:
 
     vertex          h = PReLU(x W + b)
@@ -22,27 +22,27 @@ from cgipool.model.level import Level, check_ratio
 from cgipool.pool.base import Pooled
 
 DROPOUT = 0.3
-"""The authors' code's."""
+"""As in the authors' code."""
 
 NEGATIVE_SITE = 100
-"""Draws of level l: dropout at site l, negatives at site 100 + l."""
+"""Random numbers of level l: dropout uses site l, negatives use site 100 + l."""
 
 
 def loss_weight(epoch: int) -> float:
     """Return the weight of the loss: 2 at first, 1 from epoch 1000 on.
 
-    The authors' code has 2 − epoch / num_epochs, with 1000 as default of num_epochs and 100 to 500 in its run script.
+    The authors' code has 2 − epoch / num_epochs, where num_epochs is 1000 by default and 100 to 500 in its run script.
     """
     return max(1.0, 2.0 - epoch / 1000.0)
 
 
 class VIPool(nn.Module):
-    """Keeps the vertices that their neighbourhoods identify best.
+    """Keeps the vertices that are easiest to identify from their neighbourhoods.
 
-    The authors' code selects over the whole batch, so that a graph can lose all its vertices and its output depends on
-    the other graphs; here k vertices of each graph stay. There Â is D^-½ A D^-½, without self-loops; here it is the
-    backbone's. There π permutes the batch; here it is a random cycle through each graph's vertices, so that no vertex
-    is its own negative. A graph of one vertex takes its negative from the next graph of the batch.
+    Differences from the authors' code: It selects from the whole batch, so a graph can lose all its vertices and its
+    output depends on the other graphs; here k vertices of each graph stay. Its Â is D^-½ A D^-½, without self-loops;
+    here it is the backbone's. Its π permutes the batch; here π is a random cycle through each graph's vertices, so no
+    vertex is its own negative. A graph with one vertex takes its negative from the next graph of the batch.
     """
 
     needs_positive_weights = True
@@ -59,7 +59,7 @@ class VIPool(nn.Module):
         nn.init.xavier_uniform_(self.bilinear.weight)
 
     def forward(self, x: Tensor, level: Level) -> Pooled:
-        """X [C, d] → the coarsened graph."""
+        """Coarsen the graph; x is [C, d]."""
         k = level.kept(self.ratio)
         h = self.prelu(self.embed(x))
         c = torch.sigmoid(self._neighborhood(self._dropped(h, level), level))
@@ -96,8 +96,8 @@ class VIPool(nn.Module):
 
 
 def another_vertex(h: Tensor, level: Level, site: int) -> Tensor:
-    """Return [C, d]: for each vertex, h of the next one of its graph in a random order, so that each is used once. A
-    graph of one vertex gets h of the first vertex of the next graph. Dead positions get 0."""
+    """[C, d] for each vertex, h of the next vertex of its graph in a random cyclic order, so each is used once. A graph
+    with one vertex gets h of the first vertex of the next graph. Dead positions get 0."""
     order, place = level.order(level.uniform(site))
     start, n = level.slot_ptr[level.graph], level.sizes[level.graph]
     rank, living = place - start, level.alive > 0

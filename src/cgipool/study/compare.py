@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from cgipool.data.catalogue import CATALOGUE
+from cgipool.data.descriptors import check_molecules
 from cgipool.data.graphs import GraphSet
-from cgipool.data.molecule_descriptors import check_molecules
 from cgipool.data.splits import check_graphs, check_kind
 from cgipool.errors import UserError, counted
 from cgipool.files import read_json

@@ -14,23 +14,13 @@ import statistics
 from typing import TYPE_CHECKING
 
 from cgipool.data.catalogue import CATALOGUE
+from cgipool.pool.method import Method
+from cgipool.pool.registry import METHODS
 from cgipool.study.store import Store
 
 if TYPE_CHECKING:
     from cgipool.study.cell import Cell
     from cgipool.training.recipe import Recipe
-
-FACTORS = {
-    "topk": 0.7, "sag": 0.7, "random": 0.7, "oracle": 0.6, "none": 0.6, "dgcnn": 0.8, "set2set": 1.6, "vip": 3.0,
-    "asap": 5.0, "diffpool": 2.5, "mincut": 2.0, "structure-free": 0.3, "majority": 0.001, "wl": 0.15, "wl-oa": 0.25,
-}  # fmt: skip
-"""Cost of an epoch on a CPU, relative to CGIPool's."""
-
-GPU_FACTORS = FACTORS | {
-    "topk": 0.51, "sag": 0.43, "random": 0.6, "oracle": 0.43, "none": 0.43, "dgcnn": 0.48, "set2set": 1.15,
-    "vip": 1.7, "asap": 2.0, "diffpool": 2.3, "structure-free": 0.14,
-}  # fmt: skip
-"""The same on a GPU."""
 
 CONVOLUTIONS, GPU_CONVOLUTIONS = {"gin": 1.6, "sage": 1.15}, {"gin": 2.1, "sage": 1.6}
 """Cost of an epoch, relative to the GCN convolution."""
@@ -56,15 +46,20 @@ def predicted(cell: "Cell", device: str) -> float:
         return on_a_cpu(cell.method, recipe, trainings_of(cell), graphs * nodes)
     steps = math.ceil(0.8 * graphs / recipe.batch_size)
     work = GPU_STEP * steps + GPU_NODE * trainings_of(cell) * 0.8 * graphs * nodes * recipe.width / 128
-    factor = GPU_FACTORS.get(cell.method, 1.0) * GPU_CONVOLUTIONS.get(recipe.conv, 1.0)
+    factor = _method(cell.method).gpu_cost * GPU_CONVOLUTIONS.get(recipe.conv, 1.0)
     return START + _epochs(recipe) * factor * work
 
 
 def on_a_cpu(method: str, recipe: "Recipe", trainings: int, nodes: float) -> float:
     """Seconds of `trainings` trainings, one after another, on a set with `nodes` nodes."""
     work = CPU_NODE * trainings * 0.8 * nodes * max(recipe.width / 128, 0.2)
-    factor = FACTORS.get(method, 1.0) * CONVOLUTIONS.get(recipe.conv, 1.0)
+    factor = _method(method).cost * CONVOLUTIONS.get(recipe.conv, 1.0)
     return START + _epochs(recipe) * factor * work
+
+
+def _method(name: str) -> Method:
+    """A method of the registry. A pool of the user's own is not imported for an estimate; it counts as CGIPool."""
+    return METHODS.get(name, METHODS["cgi"])
 
 
 def _epochs(recipe: "Recipe") -> int:

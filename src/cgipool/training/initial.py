@@ -15,7 +15,7 @@ from cgipool.model.build import build_model, build_network
 from cgipool.model.layers import InputSize
 from cgipool.model.network import Model
 from cgipool.pool import Sizes, method_named
-from cgipool.pool.method import named_by
+from cgipool.pool.method import accepted_by
 from cgipool.task.base import Task
 from cgipool.task.registry import task_of
 from cgipool.training.job import INIT, Job
@@ -113,7 +113,7 @@ def model_of(
     method: str, recipe: Recipe, encoder: Encoder, task: Task, baseline: Sequence[float], sizes: Sizes
 ) -> Model:
     """The model of a method with a recipe's settings. Baseline and sizes are those of the training graphs."""
-    settings = named_by(build_network, recipe.to_json())
+    settings = accepted_by(build_network, recipe.to_json())
     constant = task.baseline_output(torch.tensor(baseline, dtype=torch.float32))
     return build_model(method, input_size(encoder), constant, sizes=sizes, **settings)
 

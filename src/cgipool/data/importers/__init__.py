@@ -1,4 +1,4 @@
-"""One's own data as a GraphSet: TU, tables of SMILES, SDF, GraphML, edge lists and PyG files."""
+"""Import your own data: TU, tables of SMILES, SDF, GraphML, edge lists and PyG files."""
 
 from cgipool.data.importers.imported import (
     Imported,

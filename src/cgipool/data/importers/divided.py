@@ -18,23 +18,23 @@ Ints = NDArray[np.int64]
 
 
 class Bucket(NamedTuple):
-    """The rows of one stretch of graphs, in the order of the file."""
+    """The rows of one range of graphs, in file order."""
 
     path: Path
     row: Ints
-    """The number of each, from 1."""
+    """The number of each row, from 1."""
     graph: Ints
-    """The number of its graph."""
+    """The number of the graph of each row."""
     named: list[pa.ChunkedArray]
-    """The columns that name nodes."""
+    """The columns with the names of nodes."""
     further: list[pa.ChunkedArray]
     """The other columns, as text."""
 
 
 class Divided:
-    """A table whose column `graph` says to which graph a row belongs; rows of graphs without a number are left out.
+    """A table with a column `graph`, divided into ranges of graphs. Rows of graphs without a number are skipped.
 
-    It is a context, since its rows may be held in a file.
+    It is a context manager, because its rows may be in a temporary file.
     """
 
     def __init__(
@@ -72,13 +72,14 @@ class Divided:
 
     def bucket(self, number: int) -> Bucket:
         """The rows of the graphs from cuts[number] up to cuts[number + 1]."""
-        held = pa.Table.from_batches(self._batches.of(number), self._schema)
-        row, graph, *texts = held.columns
+        table = pa.Table.from_batches(self._batches.of(number), self._schema)
+        row, graph, *texts = table.columns
         count = len(self._named)
         return Bucket(self.path, row.to_numpy(), graph.to_numpy(), texts[:count], texts[count:])
 
     def is_float(self, name: str, any_number: bool) -> bool:
-        """Whether a column holds numbers, and not whole ones alone unless any number will do; `label` never does."""
+        """Whether a column contains only numbers and, unless `any_number`, some that are not whole. False for
+        `label`."""
         kind = self._kinds[name]
         if any_number and not kind.numbers:
             raise UserError(f"{self.path}: column {excerpt(name)!r} must hold numbers")
@@ -103,7 +104,7 @@ class Divided:
             self._batches.append(int(bucket[start]), batch.slice(start, stop - start))
 
     def _numbers(self, column: pa.Array, before: int) -> Ints:
-        """[rows] the number of each row's graph, −1 for one that has none."""
+        """[rows] the number of each row's graph; −1 for a graph without a number."""
         coded = column.dictionary_encode()
         number = [self._number.get(identity, -2) for identity in coded.dictionary.to_pylist()]
         graph = np.array(number, dtype=np.int64)[coded.indices.to_numpy()]
@@ -116,7 +117,7 @@ class Divided:
 
 
 class _Kind:
-    """What the values of a column are, in the rows read so far."""
+    """The type of the values of a column, in the rows read so far."""
 
     def __init__(self) -> None:
         self.numbers, self.floating = True, False

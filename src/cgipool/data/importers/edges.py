@@ -1,9 +1,9 @@
-"""A folder of edge lists: graphs.csv (graph, label), edges.csv (graph, source, target) and optionally nodes.csv.
+"""Read a folder of edge lists: graphs.csv (graph, label), edges.csv (graph, source, target) and optionally nodes.csv.
 
-Names of graphs and nodes are free and are kept. Nodes are numbered in the order of their names within each graph, where
-digits count as numbers (roi2 is before roi10). Further columns of nodes.csv (graph, node, …) and edges.csv are
+Graphs and nodes can have any names, which are kept. Nodes are numbered in the order of their names within each graph;
+digits in names count as numbers (roi2 is before roi10). Further columns of nodes.csv (graph, node, …) and edges.csv are
 attributes if all values are numbers and at least one has a point or an exponent; other columns are labels. `label` is
-always a label; `weight` of edges is a weight.
+always a label, and `weight` of edges is always the weight.
 
 Shapes: G graphs, N nodes, R rows of edges.csv.
 """
@@ -33,11 +33,11 @@ Ints = NDArray[np.int64]
 GRAPHS, EDGES, NODES = "graphs.csv", "edges.csv", "nodes.csv"
 
 PIECE, MOST = 1 << 25, 1024
-"""Bytes of text that a piece is made of, and how many pieces there are at most."""
+"""Bytes of text in a piece, and the maximum number of pieces."""
 
 
 def read_edges(path: Path, name: str, options: ImportOptions, work: Work) -> Iterator[Imported]:
-    """Read a folder in pieces of consecutive graphs; graphs without nodes are left out and listed."""
+    """Read a folder in pieces of consecutive graphs. Graphs without nodes are skipped and listed."""
     listed = _Graphs(path / GRAPHS, options)
     files = [path / name for name in (EDGES, NODES) if (path / name).is_file()]
     cuts = _cuts(len(listed.ids), 0 if work.folder is None else sum(file.stat().st_size for file in files))
@@ -70,7 +70,7 @@ def _cuts(graphs: int, size: int) -> Ints:
 def _piece(
     name: str, listed: "_Graphs", edges: Divided, nodes: Divided | None, number: int, directed: bool
 ) -> Imported:
-    """The graphs of one stretch."""
+    """The graphs of one piece."""
     first, last = edges.cuts[number : number + 2]
     ends = edges.bucket(number)
     given = None if nodes is None else nodes.bucket(number)
@@ -132,9 +132,9 @@ class _Graphs:
         self.ids: list[str] = []
         self.rows = array("q")
         self.number: dict[str, int] = {}
-        """By id; −1 without a label."""
+        """The number of each graph by id; −1 without a label."""
         self.sides: list[str] | None = None if side is None else []
-        """Whether each is for training, validation or test, where a column says so."""
+        """The side of each graph (train, val or test), if there is a column for it."""
         taken = ("graph", *labels.columns, *(() if side is None else (table.columns[side],)))
         self.table = TableBuilder(kept(table.readable, taken))
         wanted = [graph, *(() if side is None else (side,))]
@@ -158,7 +158,7 @@ class _Graphs:
 
 
 def _labels(table: Table, options: ImportOptions, side: int | None) -> Labels:
-    """What the label columns of graphs.csv hold."""
+    """Read the label columns of graphs.csv."""
     others = [column for j, column in enumerate(table.columns) if column != "graph" and j != side]
 
     def rows(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -168,7 +168,7 @@ def _labels(table: Table, options: ImportOptions, side: int | None) -> Labels:
 
 
 def _codes(column: pa.ChunkedArray, table: dict[str, int]) -> Ints:
-    """[rows] the number of each name, a new name getting the next."""
+    """[rows] the number of each name; a new name gets the next number."""
     codes = [np.empty(0, np.int64)]
     for chunk in column.chunks:
         coded = chunk.dictionary_encode()
@@ -178,14 +178,14 @@ def _codes(column: pa.ChunkedArray, table: dict[str, int]) -> Ints:
 
 
 def _rank(names: dict[str, int]) -> Ints:
-    """[names] the place of each name, by its number, in the order in which people count."""
+    """[names] the position of each name in natural order (roi2 is before roi10)."""
     rank = np.empty(len(names), dtype=np.int64)
     rank[[names[name] for name in sorted(names, key=natural_key)]] = np.arange(len(names))
     return rank
 
 
 def _names_of(keys: Ints, names: dict[str, int], rank: Ints) -> Texts:
-    """The names of nodes that are given as graph · names + rank."""
+    """The names of nodes with the keys graph · number of names + rank."""
     by_number = Texts.of(map(printable, names))
     if not len(rank):
         return by_number
@@ -195,7 +195,7 @@ def _names_of(keys: Ints, names: dict[str, int], rank: Ints) -> Texts:
 
 
 def _given_nodes(nodes: Bucket, keys: Ints) -> tuple[Ints, Ints]:
-    """Sorted keys graph · names + name of the nodes, and the place of each among the rows."""
+    """The sorted keys (graph · number of names + rank) of the nodes, and the row of each."""
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
     if (again := keys[1:] == keys[:-1]).any():
@@ -212,10 +212,8 @@ def _check_known(edges: Bucket, ends: Ints, column: str, keys: Ints) -> None:
 
 
 def _columns(table: Divided, rows: Bucket, chosen: Ints, prefix: str, column_names: dict[str, Names]) -> dict[str, Any]:
-    """The further columns of the chosen rows, by what they hold, as fields of a GraphSet that start with `prefix`.
-
-    What the columns are called is added to `column_names`.
-    """
+    """The further columns of the chosen rows as fields of a GraphSet: weight, labels or attributes of nodes or, with
+    the prefix "edge_", of edges. Adds the names of the columns to `column_names`."""
     labels: dict[str, tuple[NDArray[np.int32], Names]] = {}
     floats: dict[str, NDArray[np.float32]] = {}
     fields: dict[str, Any] = {}
@@ -241,7 +239,7 @@ def _columns(table: Divided, rows: Bucket, chosen: Ints, prefix: str, column_nam
 
 
 def _coded(text: pa.ChunkedArray) -> tuple[NDArray[np.int32], Names]:
-    """[rows] codes of a column, and the names of the codes in sorted order. Texts are not padded to the longest."""
+    """[rows] codes of a column, and the sorted names. A NumPy array of strings would pad them all to the longest."""
     found: dict[str, int] = {}
     codes = _codes(text, found)
     shown = {name: printable(name) for name in found}

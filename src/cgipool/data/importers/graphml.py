@@ -1,8 +1,8 @@
-"""GraphML: one file of graphs, or a folder of files, with the classes in labels.csv or in the graphs themselves.
+"""Read GraphML: one file of graphs, or a folder of files, with the classes in labels.csv or in the graphs themselves.
 
-labels.csv has a column `graph` (the file's name, with or without .graphml) and one of classes. Without it each graph
-carries its class as a graph-level key. Keys of nodes and edges are read by their declared type: floats are attributes,
-all else is labels; the edge key `weight` is the weight.
+labels.csv has a column `graph` (the file's name, with or without .graphml) and a column of classes. Without it, each
+graph has its class as a graph-level key. Keys of nodes and edges are read by their declared type: floats are
+attributes, all others are labels; the edge key `weight` is the weight.
 """
 
 import warnings
@@ -30,7 +30,7 @@ LABELS, SUFFIX, WEIGHT = "labels.csv", ".graphml", "weight"
 
 
 def read_graphml(path: Path, name: str, options: ImportOptions, work: Work) -> Iterator[Imported]:
-    """The set of a file or of a folder in one piece; its files are read twice: for the labels, then for the graphs."""
+    """Read a file or a folder in one piece. The files are read twice: for the labels, then for the graphs."""
     about = _About((), {}) if options.unlabelled else _about(path, options)
     labels, labelled = about.labels, LabelledRows(about.labels)
     columns = TableBuilder(kept(about.columns, (*labels.columns, about.side)))
@@ -38,7 +38,7 @@ def read_graphml(path: Path, name: str, options: ImportOptions, work: Work) -> I
     ids: dict[str, list[Any]] = {"row": [], "id": []} | ({} if about.side is None else {"split": []})
     for row, (title, graph) in enumerate(_graphs(path), start=1):
         if about.fields and title not in about.fields:
-            raise UserError(f"{path / LABELS} has one class for each file, but one holds several graphs, as {title}")
+            raise UserError(f"{path / LABELS} has one class per file, but a file has several graphs: {title}")
         fields = about.fields.get(title, {})
         if not labelled.add([fields.get(column, "") for column in labels.columns]):
             continue
@@ -58,17 +58,17 @@ class _About(NamedTuple):
     """What is known about the graphs before they are read."""
 
     columns: tuple[str, ...]
-    """What may be known of a graph: the columns of labels.csv, or the keys of the graphs."""
+    """The columns of labels.csv, or the graph-level keys."""
     fields: dict[str, dict[str, str]]
-    """By graph and column; nothing where no labels are read."""
+    """The fields by graph and column; empty if no labels are read."""
     labels: Labels = UNLABELLED
     side: str | None = None
-    """The column that says on which side of a split a graph is."""
+    """The column with the side of a split (train, val or test)."""
     notes: tuple[str, ...] = ()
 
 
 def _about(path: Path, options: ImportOptions) -> _About:
-    """What labels.csv or, without it, the keys of the graphs say."""
+    """Read labels.csv or, without it, the graph-level keys."""
     source = path / LABELS if (path / LABELS).exists() else path
     about = _of_graphs(path) if source == path else _of_table(path, options)
     if not about.columns and source == path:
@@ -83,7 +83,7 @@ def _about(path: Path, options: ImportOptions) -> _About:
 
 
 def _of_table(path: Path, options: ImportOptions) -> _About:
-    """What labels.csv says; it must name the files there are, each once."""
+    """Read labels.csv, which must name every file once."""
     table = open_table(path / LABELS, options.max_size)
     graph = table.column("graph")
     side, notes = side_column(table, (graph,), options.patterns)
@@ -104,13 +104,13 @@ def _of_table(path: Path, options: ImportOptions) -> _About:
 
 
 def _of_graphs(path: Path) -> _About:
-    """What the keys of the graphs say."""
+    """Read the graph-level keys."""
     found = {title: {key: str(value).strip() for key, value in _own(graph).items()} for title, graph in _graphs(path)}
     return _About(tuple(dict.fromkeys(key for fields in found.values() for key in fields)), found)
 
 
 def _own(graph: Any) -> dict[str, Any]:
-    """The graph-level keys, less those that networkx adds."""
+    """The graph-level keys, without those that networkx adds."""
     return {key: value for key, value in graph.graph.items() if key not in ("node_default", "edge_default")}
 
 
@@ -119,30 +119,30 @@ def _files(path: Path) -> list[Path]:
 
 
 def _graphs(path: Path) -> Iterator[tuple[str, Any]]:
-    """Each graph with its name: the file's, and a number where a file holds several."""
+    """Yield each graph with its name: that of the file, with a number if the file has several graphs."""
     from networkx import NetworkXError
     from networkx.readwrite.graphml import GraphMLReader
 
     files = _files(path)
     if not files:
-        raise UserError(f"{path} holds no {SUFFIX} file")
+        raise UserError(f"{path} contains no {SUFFIX} file")
     for file in files:
         check_regular(file)
         with parsing(file):
             try:
-                with warnings.catch_warnings(action="ignore"):  # of keys without a type, which are read as text
+                with warnings.catch_warnings(action="ignore"):  # networkx warns of keys without a type; they are text
                     found = list(GraphMLReader()(path=str(file)))
             except (ParseError, NetworkXError, LookupError, ValueError, TypeError, AttributeError) as error:
                 raise UserError(f"{file} is not GraphML: {excerpt(str(error))}") from None
         if not found:
-            raise UserError(f"{file} holds no graph")
+            raise UserError(f"{file} contains no graph")
         stem = file.name.removesuffix(SUFFIX)
         for number, graph in enumerate(found):
             yield (stem if len(found) == 1 else f"{stem}#{number}"), graph
 
 
-class _Held:
-    """The keys of all nodes, or of all edges; all must have the same keys as the first."""
+class _Columns:
+    """The keys of all nodes, or of all edges. All must have the same keys as the first."""
 
     def __init__(self, always_float: tuple[str, ...] = ()) -> None:
         self.coded = LabelColumns(0)
@@ -153,7 +153,7 @@ class _Held:
         self._floats = array("f")
 
     def add(self, title: str, records: Sequence[dict[str, Any]]) -> None:
-        """Add one graph's nodes or edges, each a record of values by key."""
+        """Add the nodes or edges of a graph, each as a dictionary of values by key."""
         for record in records:
             if self._keys is None:
                 self._settle(record)
@@ -165,13 +165,13 @@ class _Held:
         self._floats.extend(_number(title, key, record[key]) for record in records for key in self._float_keys)
 
     def column_names(self, prefix: str) -> dict[str, Names]:
-        """What the columns are called, as a GraphSet holds it."""
+        """The names of the columns, for `GraphSet.column_names`."""
         floats = [key for key in self._float_keys if key not in self._always_float]
         found = {f"{prefix}category": self._name_keys, f"{prefix}attributes": floats}
         return {what: tuple(map(printable, keys)) for what, keys in found.items() if keys}
 
     def floats(self) -> tuple[NDArray[np.float32] | None, NDArray[np.float32] | None]:
-        """The float columns, and apart from them the weight."""
+        """The float columns without the weight, and the weight."""
         if not self._float_keys:
             return None, None
         values = np.array(self._floats, dtype=np.float32).reshape(-1, len(self._float_keys))
@@ -200,24 +200,24 @@ class _Building:
 
     def __init__(self) -> None:
         self._builder = GraphSetBuilder(0, 0)
-        self._nodes, self._edges = _Held(), _Held(always_float=(WEIGHT,))
+        self._nodes, self._edges = _Columns(), _Columns(always_float=(WEIGHT,))
         self._names: list[str] = []
 
     def add(self, title: str, graph: Any) -> None:
-        """Add a graph; of an undirected edge both directions."""
+        """Add a graph; undirected edges are added in both directions."""
         number = {node: p for p, node in enumerate(graph.nodes)}
         self._names.extend(printable(str(node)) for node in number)
-        edges = [(number[u], number[v], held) for u, v, held in graph.edges(data=True)]
-        for _, _, held in edges:
-            held.pop("id", None)  # the name of an edge, which networkx puts among its values
+        edges = [(number[u], number[v], values) for u, v, values in graph.edges(data=True)]
+        for _, _, values in edges:
+            values.pop("id", None)  # the name of an edge, which networkx adds to its values
         if not graph.is_directed():
-            edges += [(v, u, held) for u, v, held in edges if u != v]
+            edges += [(v, u, values) for u, v, values in edges if u != v]
         self._builder.add(len(number), ((u, v) for u, v, _ in edges))
-        self._nodes.add(title, [held for _, held in graph.nodes(data=True)])
-        self._edges.add(title, [held for _, _, held in edges])
+        self._nodes.add(title, [values for _, values in graph.nodes(data=True)])
+        self._edges.add(title, [values for _, _, values in edges])
 
     def graph_set(self, name: str, graph_ids: Sequence[str], directed: bool) -> GraphSet:
-        """The set of the graphs added, without labels."""
+        """Build the set of the graphs that were added, without labels."""
         self._builder.nodes, self._builder.edges = self._nodes.coded, self._edges.coded
         attributes, _ = self._nodes.floats()
         edge_attributes, weight = self._edges.floats()

@@ -12,8 +12,8 @@ import numpy as np
 
 from cgipool.data.graphs import GraphSet
 from cgipool.data.join import merge
-from cgipool.data.spill import ImportProgress, Work, nobody
-from cgipool.data.splits import SIDES, Split, holdout, write_splits
+from cgipool.data.spill import ImportProgress, Work, no_progress
+from cgipool.data.splits import SIDES, Split, holdout, scaffold_splits, write_splits
 from cgipool.data.store import featurizer_in, is_large, replacing
 from cgipool.data.writer import GraphSetWriter
 from cgipool.errors import UserError
@@ -93,8 +93,8 @@ class Imported:
 
     graphs: GraphSet
     ids: Mapping[str, Sequence[Any]]
-    """Columns with one entry per graph: "row" in the source from 1 and, where available, "id", "smiles" and the
-    side that a column "split" of the source gives."""
+    """Columns with one entry per graph: "row" in the source from 1 and, if available, "id", "smiles" and "split", the
+    side of a split that the source defines."""
     skipped: Sequence[Skipped] = ()
     """The rows skipped because they could not be read."""
     splits: dict[str, list[Split]] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class Imported:
 
     @property
     def features(self) -> dict[str, Any] | None:
-        """The featuriser of molecules as plain values."""
+        """The featurizer of molecules as plain values."""
         return self.graphs.featurizer
 
     def save(self, folder: str | Path) -> None:
@@ -211,7 +211,7 @@ def save_pieces(
     name: str,
     *,
     scaffolds: tuple[int, int] | None = None,
-    tell: ImportProgress = nobody,
+    tell: ImportProgress = no_progress,
     jobs: int = 1,
 ) -> Saved:
     """Write an import into one folder atomically; an earlier import in it is replaced.
@@ -312,8 +312,6 @@ def _split_as_given(folder: Path, sides: Sequence[str]) -> dict[str, int]:
 
 
 def _split_by_scaffold(folder: Path, count: int, seed: int) -> int:
-    from cgipool.data.molecule_groups import scaffold_splits
-
     with (folder / IDS).open(encoding="utf-8", newline="") as stream:
         smiles = (row["smiles"] for row in csv.DictReader(stream))
         splits = scaffold_splits(smiles, seed=seed, indices=range(count))

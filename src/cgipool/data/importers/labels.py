@@ -1,4 +1,4 @@
-"""Find the label columns of a source, decide what they hold and read them; read the column that names a split."""
+"""Find the label columns of a source, decide on the task and read them; read the column that defines a split."""
 
 import math
 from array import array
@@ -17,7 +17,7 @@ from cgipool.data.graphs import GraphSet
 from cgipool.data.importers.imported import Imported, ImportOptions
 from cgipool.data.importers.table import Table
 from cgipool.data.names import Names, printable, sort_key
-from cgipool.data.targets import AUTO, TargetColumn, fitting_task
+from cgipool.data.targets import AUTO, TargetColumn, fitting_task, replaced_targets
 from cgipool.errors import UserError, counted, excerpt, unknown
 
 USUAL = ("label", "class", "y")
@@ -42,7 +42,7 @@ class ClassLabels:
 
     names: Names
     code: dict[str, int]
-    """From a field of the source to the number of its class; missing labels are not included."""
+    """Maps a field of the source to the number of its class. Missing labels are not included."""
 
     def number(self, text: str) -> int | None:
         """Return the class of a row with this label: None if the label is missing, −1 if no classes are read."""
@@ -67,7 +67,7 @@ class Labels:
     skip_unlabelled: bool = False
     """Whether rows without any label are skipped."""
     notes: tuple[str, ...] = ()
-    """How the task was chosen, if it was."""
+    """How the task was chosen, if it was chosen by the values."""
 
     def number(self, texts: Sequence[str]) -> int | None:
         """The class of a row, −1 if no classes are read; None for a row to skip."""
@@ -92,7 +92,7 @@ class LabelledRows:
         self._y, self._targets = array("q"), array("d")
 
     def add(self, texts: Sequence[str]) -> bool:
-        """Add the fields of a row. False if the row has no label and is to be skipped."""
+        """Add the fields of a row. Returns False if the row has no label and must be skipped."""
         number = self.labels.number(texts)
         if number is not None:
             self._y.append(number)
@@ -110,21 +110,21 @@ class LabelledRows:
         return 0 if self.labels.task == TASKS[0] else len(self.labels.columns)
 
     def of(self, graphs: GraphSet, rows: NDArray[np.int64] | None = None) -> GraphSet:
-        """The same graphs with these labels, one row each; `rows` chooses among the rows."""
+        """The same graphs with these labels, one row per graph; `rows` selects rows."""
         chosen = slice(None) if rows is None else rows
         if not self._width:
             return graphs.relabelled(np.frombuffer(self._y, np.int64)[chosen], self.labels.classes.names)
         targets = np.frombuffer(self._targets, np.float64).reshape(-1, self._width)[chosen]
-        return graphs.with_targets(targets, self.labels.columns, self.labels.task)
+        return replaced_targets(graphs, targets, self.labels.columns, self.labels.task)
 
 
 def target_names(count: int) -> Names:
-    """The names of label columns of a source that names none."""
+    """The default names of label columns, for a source without names."""
     return tuple(f"target {column}" for column in range(count))
 
 
 def rows_of_numbers(names: Names, values: Sequence[NDArray[Any]]) -> Rows:
-    """Yields numbers as fields: `values` has a row for each graph, with the columns of these names."""
+    """Yield numbers as fields: `values` has a row per graph, with one column for each of `names`."""
 
     def rows(chosen: Sequence[str]) -> Iterator[tuple[str, ...]]:
         places = [names.index(name) for name in chosen]
@@ -175,7 +175,7 @@ def read_labels(
 
 
 def chosen_columns(path: Path, columns: Sequence[str], patterns: Sequence[str]) -> list[str]:
-    """The label columns: those that the patterns name, in the order of the source; by default the usual one."""
+    """The label columns that match the patterns, in the order of the source; by default the usual one."""
     if not patterns:
         return [_usual_label(path, columns)]
     chosen: set[str] = set()
@@ -229,7 +229,7 @@ def classes_of(path: Path, column: str, fields: Iterable[str], options: ImportOp
         raise UserError(f"{where} has no label in {count}; use --skip-unlabelled to skip them")
     if options.threshold is not None:
         return _two_classes(where, span, options.threshold)
-    return _as_they_stand(where, found, rows - missing)
+    return _one_class_per_value(where, found, rows - missing)
 
 
 class _Span:
@@ -273,7 +273,7 @@ def _two_classes(where: str, span: _Span, threshold: float) -> ClassLabels:
     return ClassLabels((f"below {threshold:g}", f"{threshold:g} and above"), _Sides(threshold))
 
 
-def _as_they_stand(where: str, found: dict[str, int], rows: int) -> ClassLabels:
+def _one_class_per_value(where: str, found: dict[str, int], rows: int) -> ClassLabels:
     """Make each value a class; 1 and 1.0 are the same class."""
     numbers = [number_in(text) for text in found]
     all_numbers = None not in numbers

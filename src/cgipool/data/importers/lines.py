@@ -1,4 +1,4 @@
-"""The text of an input, one line per graph: ids, molecules, and columns that are passed through to predictions."""
+"""Read the text of an input, one line per graph: ids, molecules, and columns to copy to the predictions."""
 
 import itertools
 import sys
@@ -20,28 +20,28 @@ from cgipool.errors import UserError, excerpt, in_bytes
 from cgipool.files import parsing
 
 TABLES = (".csv", ".tsv", ".smi", ".txt", ".parquet", ".csv.gz", ".tsv.gz", ".smi.gz")
-"""Names of files with a column of SMILES end so."""
+"""Name endings of files with a column of SMILES."""
 
 SDF = (".sdf", ".sd", ".sdf.gz", ".sd.gz")
-"""Names of files of molfiles end so."""
+"""Name endings of SDF files."""
 
 ALL = "all"
-"""Asks to keep every column."""
+"""Keeps every column."""
 
 
 class Asked(NamedTuple):
     """Options for reading an input."""
 
     smiles: str | None = None
-    """The column of SMILES; by default the one called so."""
+    """The column of SMILES; by default the one with a usual name."""
     id: str | None = None
-    """The column of ids; by default one of a usual name."""
+    """The column of ids; by default the one with a usual name."""
     keep: tuple[str, ...] = ()
-    """Columns that are passed through to the predictions."""
+    """Columns to copy to the predictions."""
     max_atoms: int = MAX_ATOMS
     max_size: int | None = None
     read: tuple[str, ...] = ()
-    """Columns of numbers that the model reads beside the graph."""
+    """Columns of numbers that the model reads in addition to the graph."""
 
 
 class Line(NamedTuple):
@@ -51,15 +51,15 @@ class Line(NamedTuple):
     text: str = ""
     """A SMILES or a molfile; empty for a graph of a set."""
     kept: tuple[str, ...] = ()
-    """The fields of the columns that are passed through."""
+    """The fields of the columns to copy."""
     read: tuple[str, ...] = ()
     """The fields of the columns that the model reads."""
 
 
 def lines_of(path: str | Path, asked: Asked | None = None, start: int = 0, stop: int | None = None) -> Iterator[Line]:
-    """Yield the text of the graphs from position `start` up to `stop`; nothing if a saved set holds all of it.
+    """Yield the text of the graphs from position `start` up to `stop`; nothing for a saved set that contains it.
 
-    Text is always read from its beginning, so an input that is divided should be read once.
+    Text is always read from the beginning of the file, so read an input once, not once per part.
     """
     asked = asked or Asked()
     for number, line in enumerate(_as_given(Path(path), asked, start, stop), start=start):
@@ -67,7 +67,7 @@ def lines_of(path: str | Path, asked: Asked | None = None, start: int = 0, stop:
 
 
 def given_ids(path: str | Path, asked: Asked | None = None) -> Iterator[str]:
-    """The ids that the text of an input gives, in order, empty for a graph without one; nothing if there are none."""
+    """Yield the ids in the text of an input, in order, empty for a graph without one; nothing if there are no ids."""
     place, asked = Path(path), asked or Asked()
     if is_sdf(place):
         return (line.id for line in _sdf_lines(place, asked))
@@ -78,7 +78,7 @@ def given_ids(path: str | Path, asked: Asked | None = None) -> Iterator[str]:
 
 
 def _as_given(place: Path, asked: Asked, start: int, stop: int | None) -> Iterator[Line]:
-    """The same, where a graph without an id has an empty one."""
+    """The same as `lines_of`, with an empty id for a graph without one."""
     count = None if stop is None else stop - start
     if is_sdf(place):
         return itertools.islice(_sdf_lines(place, asked), start, stop)
@@ -90,13 +90,13 @@ def _as_given(place: Path, asked: Asked, start: int, stop: int | None) -> Iterat
 
 
 def kept_columns(path: str | Path, keep: Sequence[str]) -> tuple[str, ...]:
-    """The columns of an input that are to be kept, all of them where that is asked; one that is missing is an error."""
+    """The columns of an input to keep, or all of them for "all". Raise UserError if one is missing."""
     if not keep:
         return ()
     place = Path(path)
     known = columns_of(place)
     if not known:
-        raise UserError(f"{path} has no columns that could be kept")
+        raise UserError(f"{path} has no columns to keep")
     wanted = known if ALL in keep and ALL not in known else tuple(dict.fromkeys(keep))
     if missing := [name for name in wanted if name not in known]:
         raise UserError(f"{path} has no column {excerpt(missing[0])!r} to keep; its columns: {few(known)}")
@@ -104,7 +104,7 @@ def kept_columns(path: str | Path, keep: Sequence[str]) -> tuple[str, ...]:
 
 
 def unnamed(path: str | Path, asked: Asked) -> str | None:
-    """A note on a table in which no column of ids was found; None if there is one."""
+    """A note on a table without a column of ids; None if it has one."""
     place = Path(path)
     if is_sdf(place) or not is_table(place):
         return None
@@ -115,25 +115,25 @@ def unnamed(path: str | Path, asked: Asked) -> str | None:
 
 
 def is_table(path: Path) -> bool:
-    """Whether a path is that of a file of molecules: a table of SMILES or an SDF."""
+    """Whether the path is a file of molecules: a table of SMILES or an SDF."""
     return path.name.lower().endswith((*TABLES, *SDF)) and path.is_file()
 
 
 def is_sdf(path: Path) -> bool:
-    """Whether a path is that of an SDF."""
+    """Whether the path is an SDF file."""
     return path.name.lower().endswith(SDF) and path.is_file()
 
 
 def has_lines(place: Path, asked: Asked) -> bool:
-    """Whether ids or fields of a set's graphs must be read from the table that an import left beside it. Imports of
-    earlier versions kept the ids there alone."""
+    """Whether ids or fields of a saved set must be read from its ids.csv, which is the only place where imports of
+    earlier versions wrote ids."""
     if asked.keep:
         return is_saved(place)
     return (place / IDS).is_file() and not (place / "graph_ids.npy").is_file()
 
 
 def columns_of(place: Path) -> tuple[str, ...]:
-    """The columns of an input that have names."""
+    """The names of the columns of an input."""
     if is_sdf(place):
         from cgipool.data.importers.molecular import item_names
 
@@ -145,7 +145,7 @@ def columns_of(place: Path) -> tuple[str, ...]:
 
 
 def _further(place: Path) -> tuple[str, ...]:
-    """The further columns that a saved set keeps."""
+    """The further columns of a saved set."""
     return names_of(GraphSet.load(place, mmap=True)) if is_saved(place) else ()
 
 
@@ -169,7 +169,7 @@ def _sdf_lines(path: Path, asked: Asked) -> Iterator[Line]:
 
 
 def _saved_lines(folder: Path, keep: Sequence[str], start: int) -> Iterator[Line]:
-    """The ids that an import kept beside a saved set, from graph `start` on, and these columns."""
+    """The ids and the columns `keep` of an imported set, from graph `start` on."""
     table = open_table(folder / IDS) if (folder / IDS).is_file() else None
     listed = () if table is None else table.columns
     columns: dict[str, Iterable[str]] = {}
@@ -194,7 +194,7 @@ STDIN = "-"
 
 @contextmanager
 def from_stdin(data: str, asked: Asked) -> Iterator[str]:
-    """The path of an input: where that is standard input, of a temporary file with its content."""
+    """Yield the path of an input; for standard input, the path of a temporary copy."""
     if data != STDIN:
         yield data
         return
@@ -215,7 +215,7 @@ def _copy(path: Path, limit: int) -> None:
 
 
 def _ending(path: Path, asked: Asked) -> str:
-    """The ending of a file name that fits this content."""
+    """The file name ending that fits this content."""
     with path.open("rb") as file:
         start = file.read(BLOCK)
     packed = start.startswith(GZIP)

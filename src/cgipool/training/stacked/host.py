@@ -17,7 +17,7 @@ from cgipool.data.graphs import GraphSet
 from cgipool.data.splits import Split
 from cgipool.errors import UserError
 from cgipool.pool import is_own, method_named
-from cgipool.pool.own import told
+from cgipool.pool.own import one_line
 from cgipool.training.checkpoint import Best, best_of, header_of, load_checkpoint, save_tensors, seconds_of
 from cgipool.training.folder import CHECKPOINT, METRICS, SplitOutcome, finish_split, give_up, tested
 from cgipool.training.initial import Prepared, prepared, write_encoder
@@ -255,7 +255,7 @@ def slow_because(job: Job, graphs: GraphSet) -> str | None:
         except (UserError, MemoryError, torch.OutOfMemoryError):
             raise
         except Exception as error:
-            return told(error)
+            return one_line(error)
     return None
 
 

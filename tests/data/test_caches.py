@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cgipool import caches
+from cgipool.data import caches
 
 TABLE = """\
 overlay / overlay rw 0 0
@@ -73,7 +73,7 @@ def test_a_home_of_ones_own_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_is_chosen_before_triton_compiles() -> None:
     pytest.importorskip("triton", reason="needs Triton")
     code = (
-        "import os, cgipool.caches as c\n"
+        "import os, cgipool.data.caches as c\n"
         "c.file_system_of = lambda path: 'lustre'\n"
         "import cgipool.ops.gpu.neighbors\n"
         "from triton import knobs\n"
