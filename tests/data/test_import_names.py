@@ -258,7 +258,7 @@ def test_a_split_column_of_graphs(tmp_path: Path, capsys: pytest.CaptureFixture[
         (split,) = json.loads((out / "splits.json").read_text())["splits"]
         assert (split["train"], split["val"], split["test"]) == (list(range(14)), [14, 15], [16, 17, 18])
     assert main(["train", str(tmp_path / "set"), *tiny, "--splits", "1"]) == 0
-    assert "column 'split'" not in capsys.readouterr().err
+    assert "drawing new splits; the column 'split' of the source is not used" in capsys.readouterr().err
     assert main(["train", "motifs", "--split-kind", "given"]) == 2
     assert "has no given-splits.json" in capsys.readouterr().err
 

@@ -135,7 +135,9 @@ def test_text_among_measurements_is_an_error(tmp_path: Path) -> None:
 
 def test_500_different_numbers_are_not_classes(tmp_path: Path) -> None:
     text = "smiles,y\n" + "".join(f"C,{i}\n" for i in range(500))
-    with pytest.raises(UserError, match=r"holds 500 different numbers in 500 rows; .* use --task regression"):
+    with pytest.raises(
+        UserError, match=r"holds 500 different numbers in 500 rows, which are not classes; use --task regression"
+    ):
         read(tmp_path, text, task="classification")
 
 

@@ -57,11 +57,9 @@ def column(graphs: "GraphSet", name: str) -> list[str]:
     """[G] the fields of a kept column, empty where missing."""
     known = names_of(graphs)
     if name not in known or graphs.table is None:
-        has = (
-            f"{meant(name, known) or ';'} its columns: {few(known)}"
-            if known
-            else ", nor any other: its source was not a table"
-        )
+        has = f"{meant(name, known) or ';'} its columns: {few(known)}"
+        if not known:
+            has = "; it has none, because its source was not a table"
         raise UserError(f"{graphs.name} has no column {excerpt(name)!r}{has}")
     places = np.arange(graphs.n_graphs) * len(known) + known.index(name)
     return graphs.table.take(places)[:]
