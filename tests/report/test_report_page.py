@@ -130,4 +130,4 @@ def test_numbers_that_json_lacks_become_null():
 
 def test_the_parts_of_the_page_are_package_data():
     web = files("cgipool.report") / "web"
-    assert {path.name for path in web.iterdir()} == {"page.html", "page.css", *SCRIPTS}
+    assert {path.name for path in web.iterdir()} == {"head.html", "page.html", "page.css", *SCRIPTS}

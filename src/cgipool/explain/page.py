@@ -4,7 +4,6 @@ network requests.
 Shapes: n nodes, m edges.
 """
 
-import re
 from collections.abc import Sequence
 from html import escape
 
@@ -14,8 +13,8 @@ from numpy.typing import NDArray
 
 from cgipool.explain.explanation import Explanation
 from cgipool.explain.picture import COLOURS, FEW, Scale, places
-from cgipool.inference.evaluation_page import web_file
 from cgipool.report.figures import short
+from cgipool.report.html import REPORT, fill, web_file
 
 STOPS = 16
 """Number of colours in the gradient of the scale."""
@@ -34,7 +33,8 @@ def page(explained: Sequence[Explanation]) -> str:
     most = max(each.trace.levels for each in explained)
     stops = ["Input", *(f"Level {level}" for level in range(1, most + 1))]
     parts = {
-        "style": web_file("cgipool.report", "page.css") + web_file("cgipool.inference", "tips.css") + _file("page.css"),
+        "brand": "What the pooling keeps",
+        "style": web_file(REPORT, "page.css") + web_file("cgipool.inference", "tips.css") + _file("page.css"),
         "node": one.nodes_word,
         "title": escape(f"G{one.name.removeprefix('g')}"),
         "facts": escape(" · ".join(facts)),
@@ -43,7 +43,7 @@ def page(explained: Sequence[Explanation]) -> str:
         "models": "\n".join(map(_section, explained)),
         "script": web_file("cgipool.inference", "tips.js") + _file("page.js"),
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _file("page.html"))
+    return fill(_file("page.html"), parts)
 
 
 def _file(name: str) -> str:

@@ -3,10 +3,8 @@
 Shapes: n graphs, O outputs, T target columns.
 """
 
-import re
 from collections.abc import Sequence
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 
 from cgipool.errors import counted, excerpt
 from cgipool.inference.evaluation import CLASSIFICATION, ModelEvaluation
+from cgipool.report.html import REPORT, fill, web_file
 from cgipool.task.metrics import BINS, KNOWN, bins_of, ordered, titles_of, written
 
 Floats = NDArray[np.float64]
@@ -60,7 +59,7 @@ def evaluation_page(
     plots = (_scatter_plots if found.task.name == "regression" else _reliability)(found, beside)
     parts = {
         "style": "".join(
-            [web_file("cgipool.report", "page.css"), *(web_file(HERE, name) for name in ("tips.css", "evaluation.css"))]
+            [web_file(REPORT, "page.css"), *(web_file(HERE, name) for name in ("tips.css", "evaluation.css"))]
         ),
         "title": escape(excerpt(title or f"Evaluation on {Path(found.data).name}")),
         "brand": escape(brand),
@@ -73,12 +72,7 @@ def evaluation_page(
         "table": _columns(found),
         "script": web_file(HERE, "tips.js"),
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], web_file(HERE, "evaluation.html"))
-
-
-def web_file(package: str, name: str) -> str:
-    """Read a file from the `web` folder of a package."""
-    return (files(package) / "web" / name).read_text(encoding="utf-8")
+    return fill(web_file(HERE, "evaluation.html"), parts)
 
 
 def _tiles(found: ModelEvaluation, first: str) -> str:

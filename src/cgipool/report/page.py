@@ -9,15 +9,17 @@ import math
 import re
 import zlib
 from dataclasses import asdict
-from importlib.resources import files
 from typing import Any
 
 from cgipool.report.blocks import Block, footnotes, heading, quantity, unit
 from cgipool.report.comparisons import LEVEL
+from cgipool.report.html import REPORT, fill, web_file
 from cgipool.report.page_cells import entry_data
 from cgipool.report.statistics import blocks_of
 from cgipool.report.tables import counts, trained
 from cgipool.report.view import View
+
+TITLE = "Study report"
 
 SCRIPTS = ["dom.js", "charts.js", "table.js", "panel.js", "page.js"]
 """Joined in this order into one script."""
@@ -38,14 +40,14 @@ def page(studies: list[dict[str, Any]], problems: list[str]) -> str:
         "problems": problems,
         "studies": [{"name": study["name"], "packed": _packed(study)} for study in studies],
     }
-    web = files("cgipool.report") / "web"
     parts = {
-        "style": (web / "page.css").read_text(encoding="utf-8"),
-        "script": "\n".join((web / name).read_text(encoding="utf-8") for name in SCRIPTS),
+        "title": TITLE,
+        "brand": TITLE,
+        "style": web_file(REPORT, "page.css"),
+        "script": "\n".join(web_file(REPORT, name) for name in SCRIPTS),
         "data": in_script(data),
     }
-    html = (web / "page.html").read_text(encoding="utf-8")
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], html)
+    return fill(web_file(REPORT, "page.html"), parts)
 
 
 def in_script(value: Any) -> str:
