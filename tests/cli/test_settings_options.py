@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import typer
 
-from cgipool import GraphClassifier
+from cgipool import GraphClassifier, GraphRegressor
 from cgipool.cli import app, options
 from cgipool.inference import estimator_base as estimator
 from cgipool.model.build import build_network
@@ -38,12 +38,15 @@ def test_every_setting_is_an_option_with_its_help(command: str) -> None:
         assert found[name].default is None, "the recipe decides"
 
 
-def test_every_setting_is_a_documented_parameter() -> None:
-    parameters = inspect.signature(GraphClassifier).parameters
+@pytest.mark.parametrize("model", [GraphClassifier, GraphRegressor])
+def test_every_parameter_is_documented(model: type) -> None:
+    parameters, text = inspect.signature(model).parameters, inspect.getdoc(model)
+    for name in parameters:
+        assert f"\n{name} : " in text
     for name, field in DECLARED.items():
         assert parameters[name].default is None
-        assert f"{name} : " in GraphClassifier.__doc__
-        assert setting_of(field).help in GraphClassifier.__doc__
+        assert f"    {setting_of(field).help}\n" in text
+    assert "settings : Any" not in text
 
 
 def test_the_builder_has_the_recipe_s_defaults() -> None:
@@ -90,7 +93,7 @@ def test_a_new_setting_is_one_edit(monkeypatch: pytest.MonkeyPatch) -> None:
             pass
 
     estimator.describe_settings(Estimator)
-    assert "    temperature : float, default=1.0\n        Temperature of the softmax.\n" in Estimator.__doc__
+    assert "\ntemperature : float, default=1.0\n    Temperature of the softmax." in inspect.getdoc(Estimator)
     assert inspect.signature(Estimator).parameters["temperature"].default is None
 
 

@@ -42,7 +42,7 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
     recipe : str or Recipe, default="strong"
         All settings at once: "paper", "released" or "strong".
     ensemble : int, default=1
-        Number of models whose probabilities are averaged.
+        Number of models whose predictions are averaged.
     validation : float, default=0.1
         Share of the training graphs that is held back for early stopping.
     random_state : int, RandomState or None, default=0

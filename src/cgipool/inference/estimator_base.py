@@ -211,8 +211,11 @@ def numbers_in(y: Any, count: int) -> NDArray[np.float64]:
     return values
 
 
-def describe_settings(estimator: type) -> None:
-    """Make every setting of a recipe a documented parameter, with its default None: the recipe decides."""
+def describe_settings(estimator: type, like: type | None = None) -> None:
+    """Make every setting of a recipe a parameter with the default None: the recipe decides.
+
+    They are documented in place of `**settings`, or all parameters as those of the class `like`.
+    """
     init, lines = estimator.__init__, []  # type: ignore[misc]
     declared = inspect.signature(init)
     settings = []
@@ -229,10 +232,14 @@ def describe_settings(estimator: type) -> None:
         settings.append(inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=None))
     own = [p for p in declared.parameters.values() if p.kind is not p.VAR_KEYWORD and p.name not in SETTINGS]
     init.__signature__ = declared.replace(parameters=[*own, *settings])
-    documented = re.sub(
-        r" {4}\*\*settings : Any\n.*\n", "".join(f"    {line}\n" for line in lines), estimator.__doc__ or ""
+    if like is not None:
+        lines = (inspect.getdoc(like) or "").partition("\n----------\n")[2].partition("\n\n")[0].split("\n")
+    estimator.__doc__ = re.sub(
+        r"^( *)\*\*settings : Any\n.*\n",
+        lambda found: "".join(f"{found[1]}{line}\n" for line in lines),
+        estimator.__doc__ or "",
+        flags=re.M,
     )
-    estimator.__doc__ = documented
 
 
 def read_training(X: Any, before: FittedModel | None = None) -> tuple[dict[str, Any] | None, GraphSet]:

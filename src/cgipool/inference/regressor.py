@@ -6,49 +6,20 @@ from typing import Any, Self
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 
-from cgipool.inference.estimator_base import (
-    GraphEstimator,
-    check_targets,
-    describe_settings,
-    numbers_in,
-    read_training,
-)
+from cgipool.inference.estimator import GraphClassifier
+from cgipool.inference.estimator_base import GraphEstimator, check_targets, describe_settings, numbers_in, read_training
 
 
 class GraphRegressor(RegressorMixin, GraphEstimator):
     """A regressor of whole graphs: one or several real-valued targets per graph.
 
     y is [G], or [G, T] with NaN where a value is missing. Targets are standardised with the training graphs' mean and
-    standard deviation. Graphs and parameters are those of `GraphClassifier`.
+    standard deviation. Graphs have the same forms as for `GraphClassifier`.
 
     Parameters
     ----------
-    method : str, default="cgi"
-        The pooling method: a name of `cgipool methods`, or "MODULE:CLASS" for your own, which imports that module.
-        "auto" searches for the best method and settings within `budget`, as `cgipool fit --auto` does.
-    recipe : str or Recipe, default="strong"
-        All settings at once: "paper", "released" or "strong".
-    ensemble : int, default=1
-        Number of models whose predictions are averaged.
-    validation : float, default=0.1
-        Share of the training graphs that is held back for early stopping.
-    random_state : int, RandomState or None, default=0
-        Seed of the weights, the validation graphs and all random draws.
-    device : str, default="cpu"
-        "cpu", "cuda" or "cuda:N".
-    verbose : bool or int, default=False
-        Print a line after every `verbose` epochs; True prints after every epoch.
-    warm_start : bool, default=False
-        Continue the training of the last `fit`, or of a loaded model, on the graphs of the next one: its weights, input
-        columns, classes and target scaling are kept.
-    budget : str or float, default="5m"
-        With method="auto": the time to spend, such as "90s", "5m" or "2h", or a number of seconds.
-    metric : str, default=None
-        With method="auto": the metric to optimise. None: that of the task.
-    folder : str or Path, default=None
-        With method="auto": a folder that keeps the search, so that a fit that was interrupted continues.
     **settings : Any
-        Single settings of the recipe, by name (reference page Recipes).
+        All parameters of `GraphClassifier`.
 
     Attributes
     ----------
@@ -96,4 +67,4 @@ class GraphRegressor(RegressorMixin, GraphEstimator):
         return made
 
 
-describe_settings(GraphRegressor)
+describe_settings(GraphRegressor, like=GraphClassifier)
