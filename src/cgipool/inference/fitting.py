@@ -28,7 +28,7 @@ from cgipool.training.job import Diverged, Job, ProgressCallback, Start
 from cgipool.training.labels import check_own_loss, labelled_graphs, with_extra
 from cgipool.training.presets import resolve_recipe
 from cgipool.training.recipe import Recipe
-from cgipool.training.result import Log
+from cgipool.training.result import Log, Result
 from cgipool.training.run import check_device, train_checked
 from cgipool.training.settings import OPTIMISER, setting_of
 from cgipool.version import __version__
@@ -54,67 +54,71 @@ def fit(
     tell: ProgressCallback = lambda progress: None,
     **settings: Any,
 ) -> FittedModel:
-    """Train one model for use, or an ensemble, on all graphs but a share for validation, which early stopping watches.
+    """Train one model for use, or an ensemble, on all graphs except a validation share, which early stopping watches.
 
-    `settings` change single settings of the recipe. No graph is held back for a test: what to expect of a model is
-    what `train` measures on splits. `sample_weight` [G] is how much each graph counts in the loss, or the name of a
-    column of the data. `extra` are graphs without labels, which count in the method's own loss only. `start` is a model
-    whose training continues on these graphs, with its method and settings (see `continued`). The training is kept in
-    `folder`, so that `resume` continues an interrupted one; without a name, in a temporary one.
+    `settings` change single settings of the recipe. `sample_weight` [G] is the weight of each graph in the loss, or the
+    name of a column of the data. `extra` are graphs without labels, which count in the method's own loss only. `start`
+    is a model whose training continues on these graphs, with its method and settings (see `continued`). Checkpoints are
+    kept in `folder`, so that `resume` continues an interrupted training; by default the folder is temporary.
     """
     seed, ensemble = whole_number("seed", seed), whole_number("ensemble", ensemble, 1)
     method_named(method)
     check_device(device)
     chosen = resolve_recipe(recipe, settings)(graphs.family, graphs.has_own_attributes, graphs.directed)
+    begin = None
     if start is not None:
         check_continues(start, method, chosen, ensemble)
-        graphs = continued(start, graphs)
+        graphs, begin = continued(start, graphs), _start(start)
     check_graphs(graphs)
     if isinstance(sample_weight, str):
         sample_weight = numbers(graphs, sample_weight)
     ids, val = holdout(graphs, validation, seed)
     featurizer = graphs.featurizer if featurizer is None else featurizer
+    counts = {"train": len(ids), "val": len(val)}
     if extra is not None:
         check_own_loss(method, chosen, graphs.name)
         ids = np.concatenate([ids, graphs.n_graphs + np.arange(extra.n_graphs)])
         graphs, sample_weight = with_extra(graphs, extra, sample_weight)
-    more, split = 0 if extra is None else extra.n_graphs, Split(0, ids, val, val)
+        counts["extra"] = extra.n_graphs
     with contextlib.ExitStack() as stack:
         place = Path(folder or stack.enter_context(tempfile.TemporaryDirectory(prefix="cgipool-")))
-        try:
-            result = train_checked(
-                graphs,
-                [split],
-                method=method,
-                recipe=chosen,
-                seed=seed,
-                ensemble=ensemble,
-                device=device,
-                jobs=jobs,
-                out=place,
-                resume=resume,
-                overwrite=overwrite,
-                sample_weight=sample_weight,
-                start=None if start is None else _start(start),
-                tell=tell,
-            )
-        except Diverged as error:  # its split and its folder are internal
-            raise Diverged(error.epoch) from None
+        job = Job(method, chosen, Split(0, ids, val, val), seed, device, place, start=begin)
+        options = {"ensemble": ensemble, "jobs": jobs, "resume": resume, "overwrite": overwrite, "tell": tell}
+        result = _trained(job, graphs, sample_weight, options)
         weight = None if sample_weight is None else np.asarray(sample_weight)
-        labelled = labelled_graphs(Job(method, chosen, split, seed, device, place, sample_weight=weight), graphs)
+        labelled = labelled_graphs(replace(job, sample_weight=weight), graphs)
         home = split_folder(place, 0)
         model = trained_model(home, graphs, ids, method, chosen, result.ensemble, device, weight, labelled)
-        if start is not None:
-            model = replace(model, shares=start.shares, sizes=start.sizes, constants=start.constants)
-    about = {
-        "dataset": graphs.name,
-        "graphs": {"train": len(ids) - more, "val": len(val)} | ({"extra": more} if more else {}),
-        "validation": shown(result.rows[0]["test"], None),
-        "epochs": result.rows[0]["epochs"],
-        "seed": seed,
-    }
-    about |= versions() | ({} if start is None else _history(start))
+    about = _about(graphs.name, counts, result.rows[0], seed)
+    if start is not None:
+        model = replace(model, shares=start.shares, sizes=start.sizes, constants=start.constants)
+        about |= _history(start)
     return replace(model, about=about, featurizer=featurizer)
+
+
+def _trained(job: Job, graphs: GraphSet, sample_weight: ArrayLike | None, options: dict[str, Any]) -> Result:
+    """Train the only split of a fit; its run is kept in the job's folder."""
+    try:
+        return train_checked(
+            graphs,
+            [job.split],
+            method=job.method,
+            recipe=job.recipe,
+            seed=job.seed,
+            device=job.device,
+            out=job.folder,
+            sample_weight=sample_weight,
+            start=job.start,
+            **options,
+        )
+    except Diverged as error:  # its split and its folder are internal
+        raise Diverged(error.epoch) from None
+
+
+def _about(dataset: str, counts: dict[str, int], row: dict[str, Any], seed: int) -> dict[str, Any]:
+    """What a model file says of its training; `row` is the result of the only split."""
+    found = {"dataset": dataset, "graphs": counts, "validation": shown(row["test"], None), "epochs": row["epochs"]}
+    return found | {"seed": seed} | versions()
 
 
 def versions() -> dict[str, str]:

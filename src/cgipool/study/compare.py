@@ -34,26 +34,16 @@ def comparison(
     sample_weight: str = "",
 ) -> Study:
     """Build the study; `given` is the data set as the user named it. Cells identify a user's own set by its content."""
-    check_graphs(graphs)
-    for method in methods:
-        if method_named(method).of_molecules:
-            check_molecules(graphs, method)
-    check_edges(methods, recipe, has_edge_features(graphs))
-    protocol = checked(
-        Protocol(
-            splits=splits,
-            seed=seed,
-            split_kind=split_kind,
-            ensemble=ensemble,
-            seeds=seeds,
-            time=time,
-            sample_weight=sample_weight,
-        )
+    protocol = Protocol(
+        splits=splits,
+        seed=seed,
+        split_kind=split_kind,
+        ensemble=ensemble,
+        seeds=seeds,
+        time=time,
+        sample_weight=sample_weight,
     )
-    check_kind(split_kind, time or None)
-    if split_kind in ("scaffold", "cluster", "time"):
-        replace(protocol, splits=1).draw(graphs)  # an error here, not in every cell
-    protocol.weights(graphs)
+    _check(graphs, methods, recipe, protocol)
     known = graphs.name in CATALOGUE and given == graphs.name
     path, content = (None, None) if known else (Path(given), content_for(graphs, recipe, protocol.columns))
     cells = [
@@ -84,6 +74,20 @@ def comparison(
             tasks={} if graphs.task == "classification" else {graphs.name: graphs.task},
         ),
     )
+
+
+def _check(graphs: GraphSet, methods: Sequence[str], recipe: Recipe, protocol: Protocol) -> None:
+    """Raise the errors of the data, the methods and the protocol here, rather than in every cell."""
+    check_graphs(graphs)
+    for method in methods:
+        if method_named(method).of_molecules:
+            check_molecules(graphs, method)
+    check_edges(methods, recipe, has_edge_features(graphs))
+    checked(protocol)
+    check_kind(protocol.split_kind, protocol.time or None)
+    if protocol.split_kind in ("scaffold", "cluster", "time"):
+        replace(protocol, splits=1).draw(graphs)
+    protocol.weights(graphs)
 
 
 def _about(graphs: GraphSet, recipe: Recipe, protocol: Protocol) -> str:
