@@ -226,14 +226,17 @@ def _closing(saved: "Saved", out: Path) -> Iterator[str]:
 
 def elsewhere() -> dict[str, str]:
     """Data sets of the catalogue that are not downloaded, and where they come from."""
+    from cgipool.data.catalogue import CATALOGUE
     from cgipool.data.generated import GENERATED
 
-    chem = {"solubility": "comes with the chem extra (pip install 'cgipool[chem]')"}
-    return dict.fromkeys(GENERATED, "is built in") | chem
+    extras = {name: entry.extra for name, entry in CATALOGUE.items() if entry.extra}
+    words = {name: f"comes with the {extra} extra (pip install 'cgipool[{extra}]')" for name, extra in extras.items()}
+    return dict.fromkeys(GENERATED, "is built in") | words
 
 
 def place_of(name: str) -> str:
     """Return where a catalogue data set is on this machine; empty if it must be downloaded."""
+    from cgipool.data.catalogue import extra_of
     from cgipool.data.generated import GENERATED
     from cgipool.data.importers.read import solubility_is_installed
     from cgipool.data.sources import data_folder, find
@@ -242,5 +245,5 @@ def place_of(name: str) -> str:
         return "built in"
     path = find(name)
     if path is None:
-        return "extra chem" if name == "solubility" and solubility_is_installed() else ""
+        return f"extra {extra_of(name)}" if extra_of(name) and solubility_is_installed() else ""
     return "CGIPOOL_DATA" if path.parent == data_folder() else "cache"

@@ -20,6 +20,8 @@ class CatalogueEntry:
     """Mean number of nodes per graph; a guess for sets where it is not known."""
     edges: bool = False
     """Whether edges have labels."""
+    extra: str = ""
+    """The extra of this package that installs the data set; empty if it is downloaded or generated."""
     content: str = ""
     """The SHA-256 of the parsed content, from `CONTENT`; empty if it is not known."""
 
@@ -105,6 +107,7 @@ _ENTRIES = {
         "solubility in water: low, medium, high; comes with the extra chem",
         nodes=13.0,
         edges=True,
+        extra="chem",
     ),
     "SYNTHETIC": CatalogueEntry("synthetic", 300, 2, "one random graph with permuted node attributes"),
     "TRIANGLES": CatalogueEntry("synthetic", 45000, 10, "count the triangles"),
@@ -113,6 +116,11 @@ _ENTRIES = {
 CATALOGUE = {name: replace(entry, content=CONTENT.get(name, "")) for name, entry in _ENTRIES.items()}
 """By name, the paper's seven first. All are TU sets (Morris et al., 2020), except `solubility` and the generated sets
 (`motifs`, `needle-…`, `circulant`)."""
+
+
+def extra_of(name: str) -> str:
+    """The extra that installs a data set of this name; empty for any other name."""
+    return CATALOGUE[name].extra if name in CATALOGUE else ""
 
 
 def family_of(name: str, labelled: bool = True) -> str:

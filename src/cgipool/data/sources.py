@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from cgipool.data.caches import cache_folder
-from cgipool.data.catalogue import CATALOGUE
+from cgipool.data.catalogue import CATALOGUE, extra_of
 from cgipool.data.digests import content_of
 from cgipool.data.fetch import Progress, check_note, fetch
 from cgipool.data.generated import GENERATED
@@ -55,7 +55,7 @@ def load_dataset(
         name = _known_name(str(name_or_path))
         if name in GENERATED:
             return GENERATED[name]()
-        if name == "solubility" and find(name) is None:
+        if name is not None and extra_of(name) and find(name) is None:
             return solubility()
         path = path if name is None else find(name) or _fetched(name, progress)
     check_regular(path)

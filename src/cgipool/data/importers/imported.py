@@ -10,6 +10,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
+from cgipool.data.catalogue import extra_of
 from cgipool.data.graphs import GraphSet
 from cgipool.data.join import merge
 from cgipool.data.spill import ImportProgress, Work, no_progress
@@ -139,7 +140,7 @@ def featurizer_of(data: str | Path) -> dict[str, Any] | None:
     """Return the featurizer of a saved import or of `solubility` as plain values; None for other sets."""
     if (found := featurizer_in(Path(data))) is not None:
         return found
-    if str(data).lower() == "solubility":
+    if extra_of(str(data).lower()):
         from cgipool.data.molecules import MoleculeFeaturizer
 
         return MoleculeFeaturizer().to_json()
