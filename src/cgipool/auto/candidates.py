@@ -4,33 +4,31 @@ import importlib.util
 import math
 from dataclasses import dataclass
 
-from cgipool.classical.svm import MOST
 from cgipool.data.graphs import GraphSet
 from cgipool.pool import METHODS
+from cgipool.pool.method import Method
 from cgipool.training.presets import resolve_recipe
 from cgipool.training.recipe import Recipe
 
 BASELINE = "majority"
-"""Looks at no graph: class shares, means or rates of the training graphs."""
+"""A constant prediction, which ignores the graphs: class shares, means or rates of the training graphs."""
 
 CLASSICAL = ("wl", "wl-oa")
 ON_MOLECULES = ("rdkit-svm", "rdkit-et")
-"""Machines and trees on descriptors of molecules."""
+"""A support vector machine and trees, both on descriptors of molecules."""
 
 SLOWEST = "ecfp-count-rf"
-"""A forest on fingerprints: its columns take longer than all other classical methods, so it comes last, if at all."""
+"""A forest on fingerprints, which takes longer than all other classical methods, so it comes last, if at all."""
 
 DESCRIBING, DESCRIBING_SHARE = 0.006, 0.25
-"""Seconds that RDKit's descriptors take for a molecule, and the share of the budget that they may take for all."""
+"""Seconds to compute RDKit's descriptors of a molecule, and the share of the budget for those of all molecules."""
 
 FEWEST_STEPS, MOST_EPOCHS = 3000, 500
-"""Recipe `strong` was found on sets of some thousand graphs; on small sets its epochs have too few steps."""
+"""Minimum number of steps and maximum number of epochs. Recipe `strong` was chosen on sets of some thousand graphs; on
+small sets its epochs have too few steps."""
 
-SOLVING, SOLVING_SHARE = 2e-7, 0.1
-"""Seconds that rdkit-svm takes for a target and a pair of training molecules, and the share of the budget for a fit."""
-
-LARGEST_KERNEL = 6000
-"""Graphs up to which the optimal assignment kernel is tried: its matrix grows with their square."""
+FIT_SHARE = 0.1
+"""The share of the budget for one fit of a method whose time grows with the square of the graphs."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class Candidate:
     """A method with its settings."""
 
     name: str
-    """How it is called in tables and folders."""
+    """Its name in tables and folders."""
     method: str
     recipe: Recipe
 
@@ -46,6 +44,11 @@ class Candidate:
     def is_network(self) -> bool:
         """Whether it is trained in epochs."""
         return METHODS[self.method].learns
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether it is a constant prediction, which ignores the graphs."""
+        return METHODS[self.method].architecture == "constant"
 
 
 def candidates_for(graphs: GraphSet, budget: float = math.inf) -> list[Candidate]:
@@ -55,17 +58,20 @@ def candidates_for(graphs: GraphSet, budget: float = math.inf) -> list[Candidate
     strong = strong.but(epochs=min(MOST_EPOCHS, max(strong.epochs, math.ceil(FEWEST_STEPS / steps))))
     molecules = are_molecules(graphs)
     described = molecules and DESCRIBING * graphs.n_graphs <= DESCRIBING_SHARE * budget
-    classical = [name for name in CLASSICAL if name != "wl-oa" or graphs.n_graphs <= LARGEST_KERNEL]
-    classical = [] if graphs.directed else classical  # kernels read edges without direction
-    if described:
-        solving = SOLVING * graphs.n_graphs**2 * max(1, len(graphs.target_names))
-        fits = graphs.n_graphs <= MOST and solving <= SOLVING_SHARE * budget
-        classical += [name for name in ON_MOLECULES if name != "rdkit-svm" or fits]
+    classical: list[str] = [] if graphs.directed else [*CLASSICAL]  # they need undirected edges
+    classical += ON_MOLECULES if described else ()
+    classical = [name for name in classical if _fits(METHODS[name], graphs, budget)]
     found = [Candidate(name, name, strong) for name in (BASELINE, *classical)]
     if not molecules:
         return found + _on_graphs(graphs, strong)
     found += _on_molecules(strong, described)
     return [*found, Candidate(SLOWEST, SLOWEST, strong)] if described else found
+
+
+def _fits(method: Method, graphs: GraphSet, budget: float) -> bool:
+    """Whether a classical method is fast enough on a data set of this size."""
+    seconds = method.pair_seconds * graphs.n_graphs**2 * max(1, len(graphs.target_names))
+    return graphs.n_graphs <= (method.most_graphs or math.inf) and seconds <= FIT_SHARE * budget
 
 
 def _on_graphs(graphs: GraphSet, strong: Recipe) -> list[Candidate]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cgipool.auto.attempt import Attempt, Found
 from cgipool.auto.blend import chosen
-from cgipool.auto.candidates import BASELINE, Candidate, candidates_for
+from cgipool.auto.candidates import Candidate, candidates_for
 from cgipool.auto.folds import FOLDS, STOPPING, check_data
 from cgipool.auto.rare import rare_candidates
 from cgipool.auto.search import AutoSearch
@@ -171,9 +171,9 @@ def _table(search: AutoSearch, found: Found, counts: dict[int, int]) -> list[dic
         final = place < len(found.finalists)
         against = paired(_by_fold(search, found, trial), best, test_to_train=TEST_TO_TRAIN) if final and place else None
         score = search.score(found.folds, trial.answers) if final else (trial.scores[-1] if trial.scores else None)
-        baseline = trial.candidate.name == BASELINE
+        baseline = trial.candidate.is_baseline
         seen = len(found.folds) if final else len(trial.answers)
-        folds = f"{counted(seen, 'fold')} of {FOLDS}" if seen else "a short look" if trial.scores else ""
+        folds = f"{counted(seen, 'fold')} of {FOLDS}" if seen else "the first look" if trial.scores else ""
         rows.append(
             {
                 "name": trial.candidate.name,
@@ -185,7 +185,7 @@ def _table(search: AutoSearch, found: Found, counts: dict[int, int]) -> list[dic
                 "counts": counts.get(place, 0) if final else 0,
                 "final": final,
                 "seconds": round(trial.seconds, 1),
-                "note": "no graph is looked at" if baseline else "" if final else trial.reason,
+                "note": "ignores the graphs" if baseline else "" if final else trial.reason,
             }
         )
     return rows

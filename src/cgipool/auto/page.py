@@ -5,7 +5,6 @@ from html import escape
 from itertools import pairwise
 from typing import Any
 
-from cgipool.auto.candidates import BASELINE
 from cgipool.auto.fit import AutoResult
 from cgipool.auto.search import NOT_TRIED
 from cgipool.errors import counted, excerpt
@@ -18,7 +17,7 @@ from cgipool.task.metrics import KNOWN, written
 NUMBER = ' class="number"'
 
 PICTURES = 6
-"""Graphs with the largest errors that are drawn."""
+"""Number of graphs with the largest errors that are drawn."""
 
 
 def auto_page(found: AutoResult) -> str:
@@ -69,9 +68,9 @@ def _why(found: AutoResult, metric: str) -> str:
     if ties:
         clearly = "is not clearly worse" if len(ties) == 1 else "are not clearly worse"
         words += f"Alone, {_listed([_called(row) for row in ties])} {clearly} than the best. "
-    guess = next((row["score"] for row in rows if row["name"] == BASELINE), None)
-    if guess is not None and best["name"] != BASELINE:
-        words += f"A constant guess, which looks at no graph, has {_with_unit(metric, guess)}."
+    guess = next((row["score"] for row in rows if _is_constant(row)), None)
+    if guess is not None and not _is_constant(best):
+        words += f"A constant prediction, which ignores the graphs, has {_with_unit(metric, guess)}."
     return f'<p class="about">{words}</p>'
 
 
@@ -85,9 +84,14 @@ def _about_numbers(found: AutoResult) -> str:
 
 def _called(row: dict[str, Any]) -> str:
     """A candidate in words: its method's title, and its name."""
-    title = "" if row["name"] == BASELINE else METHODS[row["method"]].title if row["method"] in METHODS else ""
+    title = METHODS[row["method"]].title if row["method"] in METHODS and not _is_constant(row) else ""
     name = f"<b>{escape(row['name'])}</b>"
     return f"{name} ({escape(title)})" if title else name
+
+
+def _is_constant(row: dict[str, Any]) -> bool:
+    """Whether a candidate is a constant prediction."""
+    return row["method"] in METHODS and METHODS[row["method"]].architecture == "constant"
 
 
 def _listed(words: Sequence[str]) -> str:
@@ -107,7 +111,7 @@ def _ranking(rows: Sequence[dict[str, Any]], metric: str) -> str:
     return (
         '<section class="wide"><h2>What was tried</h2><p class="words">Differences are means over the folds, with '
         "intervals of the corrected resampled t-test for new graphs like these (Nadeau and Bengio 2003). Rows without "
-        "one were left behind after fewer folds, or after a short look: one fold, with a quarter of the epochs.</p>"
+        "one were dropped after fewer folds, or after the first look: one fold, with a quarter of the epochs.</p>"
         '<div class="scroll whole"><table class="plain"><thead>'
         f"<tr>{top}</tr></thead><tbody>{body}</tbody></table></div>{note}</section>"
     )

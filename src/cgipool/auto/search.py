@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from cgipool.auto.alarm import OutOfTime, alarm
 from cgipool.auto.attempt import Attempt, Found
-from cgipool.auto.candidates import BASELINE, Candidate
+from cgipool.auto.candidates import Candidate
 from cgipool.auto.folds import FOLDS, HELD_OUT, check_data, folds_of
 from cgipool.auto.rare import RARE_METRIC, has_rare_classes
 from cgipool.data.digests import content_read
@@ -104,7 +104,7 @@ class AutoSearch:
         for fold in range(2, FOLDS):
             self._rung([fold], finalists, RUNGS[1], (FOLDS - fold) * len(finalists), told=fold == FOLDS - 1)
         for fold in range(1, FOLDS):
-            baselines = [trial for trial in self.trials if trial.candidate.name == BASELINE]
+            baselines = [trial for trial in self.trials if trial.candidate.is_baseline]
             self._rung([fold], baselines, 1.0, 1, told=False)
         return self._found(finalists)
 
@@ -270,7 +270,7 @@ class AutoSearch:
 
     def _best(self, among: Sequence[Attempt], count: int) -> list[Attempt]:
         """The best of some trials; the best network and the best that is not one are always chosen."""
-        going = [t for t in among if t.scores and not t.reason and t.candidate.name != BASELINE]
+        going = [t for t in among if t.scores and not t.reason and not t.candidate.is_baseline]
         going.sort(key=lambda trial: -self.better(trial.scores[-1]))
         chosen = list({trial.candidate.is_network: trial for trial in reversed(going)}.values())
         chosen += [trial for trial in going if trial not in chosen][: max(0, count - len(chosen))]
@@ -288,7 +288,7 @@ class AutoSearch:
         return Found(finalists, rest, complete, self.dev, self.held, self.metric)
 
     def _has_scores(self) -> bool:
-        return any(trial.scores for trial in self.trials if trial.candidate.name != BASELINE)
+        return any(trial.scores for trial in self.trials if not trial.candidate.is_baseline)
 
     def _need_one(self) -> None:
         """Raise UserError if nothing could be trained."""

@@ -17,6 +17,7 @@ from cgipool.classical.calibration import ABSENT, calibrated, outcome
 from cgipool.data.descriptors import BITS, check_molecules, ecfp_counts, rdkit_descriptors
 from cgipool.data.graphs import GraphSet
 from cgipool.errors import UserError
+from cgipool.pool import METHODS
 from cgipool.task.base import Task
 
 TITLE = "rdkit-svm"
@@ -33,8 +34,8 @@ EPSILON = 0.05
 WIDEST = 5.0
 """Standardised descriptors are cut off here."""
 
-MOST = 12_000
-"""Training graphs, as the kernel matrix grows with their square."""
+MOST = METHODS[TITLE].most_graphs or 0
+"""Maximum number of training graphs: the kernel matrix grows with their square."""
 
 BLOCK = 2048
 """Graphs that are predicted at a time."""
@@ -42,7 +43,7 @@ BLOCK = 2048
 ARRAYS = ("descriptors", "column", "mean", "scale", "start", "bit", "count", "weight", "bias", "share", "width")
 
 
-class Inputs(NamedTuple):
+class KernelInputs(NamedTuple):
     """What the kernel reads of n graphs."""
 
     descriptors: NDArray[np.float32]
@@ -111,7 +112,7 @@ class DescriptorMachine:
             raise UserError(f"this version of RDKit has {counts}")
         given = _inputs(graphs, arrays["column"], arrays["mean"], arrays["scale"])
         cells = (arrays["count"].astype(np.float64), arrays["bit"], arrays["start"])
-        support = Inputs(arrays["descriptors"], sp.csr_matrix(cells, shape=(len(arrays["weight"]), BITS)))
+        support = KernelInputs(arrays["descriptors"], sp.csr_matrix(cells, shape=(len(arrays["weight"]), BITS)))
         found = np.tile(np.asarray(arrays["bias"], np.float64), (graphs.n_graphs, 1))
         for start in range(0, graphs.n_graphs, BLOCK):
             ids = np.arange(start, min(start + BLOCK, graphs.n_graphs))
@@ -142,7 +143,7 @@ class DescriptorMachine:
             raise ValueError("its columns are out of range")
 
 
-def kernels(a: Inputs, b: Inputs) -> tuple[Doubles, Doubles]:
+def kernels(a: KernelInputs, b: KernelInputs) -> tuple[Doubles, Doubles]:
     """[n, m] the Gaussian kernel, and [n, m] the Tanimoto kernel, where two molecules without a bit are equal."""
     za, zb = (each.descriptors.astype(np.float64) for each in (a, b))
     squares = (za**2).sum(1)[:, None] + (zb**2).sum(1) - 2.0 * za @ zb.T
@@ -172,13 +173,15 @@ def _unscaled(graphs: GraphSet) -> Doubles:
     return np.sign(values) * np.log1p(np.abs(values))
 
 
-def _inputs(graphs: GraphSet, column: Ints, mean: Doubles, scale: Doubles) -> Inputs:
+def _inputs(graphs: GraphSet, column: Ints, mean: Doubles, scale: Doubles) -> KernelInputs:
     scaled = ((_unscaled(graphs)[:, column] - mean) / scale).clip(-WIDEST, WIDEST)
-    return Inputs(scaled.astype(np.float32), sp.csr_matrix(ecfp_counts(graphs).clip(0.0, 255.0).astype(np.float64)))
+    return KernelInputs(
+        scaled.astype(np.float32), sp.csr_matrix(ecfp_counts(graphs).clip(0.0, 255.0).astype(np.float64))
+    )
 
 
-def _rows(given: Inputs, ids: Ints) -> Inputs:
-    return Inputs(given.descriptors[ids], given.counts[ids])
+def _rows(given: KernelInputs, ids: Ints) -> KernelInputs:
+    return KernelInputs(given.descriptors[ids], given.counts[ids])
 
 
 def _learned(examples: Examples, kernel: Doubles, cost: float) -> tuple[Doubles, Doubles]:

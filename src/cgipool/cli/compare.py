@@ -78,9 +78,7 @@ def compare(
     from cgipool.files import writable_folder
     from cgipool.pool import METHODS
     from cgipool.report import write_report
-    from cgipool.study.analysis import check_margin
     from cgipool.study.compare import comparison, replaced_by
-    from cgipool.task.metrics import check_metric, classes_of
     from cgipool.training.presets import parse_settings, resolve_recipe
     from cgipool.training.reading import unread_by
     from cgipool.training.settings import merged
@@ -91,14 +89,7 @@ def compare(
         raise UserError("--methods lists a method twice")
     with downloading() as progress:
         graphs = load_dataset(data, progress=progress)
-    # Wrong names are errors before anything is trained.
-    check_metric(graphs.task, metric)
-    if margin is not None:
-        check_margin(margin)
-    if positive is not None:
-        if graphs.task != "classification":
-            raise UserError(f"--positive names a class, but {graphs.name} is for {graphs.task}")
-        classes_of(graphs).but(positive)
+    _check_measures(graphs, metric, margin, positive)
     names += _controls(graphs, names)
     choose = resolve_recipe(recipe, merged(settings, parse_settings(changes or [])))
     chosen = choose(graphs.family, graphs.has_own_attributes, graphs.directed)
@@ -125,11 +116,26 @@ def compare(
     conclude(outcome, study.cells, folder)
 
 
+def _check_measures(graphs: "GraphSet", metric: str | None, margin: float | None, positive: str | None) -> None:
+    """Raise UserError for a metric, a margin or a class that the report could not show, before anything is trained."""
+    from cgipool.study.analysis import check_margin
+    from cgipool.task.metrics import check_metric, classes_of
+
+    check_metric(graphs.task, metric)
+    if margin is not None:
+        check_margin(margin)
+    if positive is not None:
+        if graphs.task != "classification":
+            raise UserError(f"--positive names a class, but {graphs.name} is for {graphs.task}")
+        classes_of(graphs).but(positive)
+
+
 def _controls(graphs: "GraphSet", names: list[str]) -> list[str]:
     """The controls that a set of molecules gets beside the methods asked for, if RDKit is installed."""
     from cgipool.data.descriptors import check_molecules
+    from cgipool.pool import METHODS
 
-    added = [name for name in ("ecfp-count-rf", "rdkit-rf") if name not in names]
+    added = [name for name, method in METHODS.items() if method.molecular_control and name not in names]
     if graphs.featurizer is None or not added:
         return []
     try:

@@ -92,6 +92,12 @@ class Method:
     """Whether its pools join the nodes they keep, or clusters, by new edges, which have no labels or attributes."""
     of_molecules: bool = False
     """Whether it needs molecules."""
+    molecular_control: bool = False
+    """Whether `compare` adds it for sets of molecules."""
+    most_graphs: int | None = None
+    """Largest data set on which `fit --auto` tries it, for a kernel matrix that grows with the square of the graphs."""
+    pair_seconds: float = 0.0
+    """Measured time of a fit for each target and pair of training graphs, for such a matrix. Used by `fit --auto`."""
     cost: float = 1.0
     """Measured time of a training epoch on a CPU, relative to CGIPool. Used by estimates."""
     gpu_cost: float = 1.0
