@@ -26,7 +26,7 @@ from cgipool.errors import UserError
 from cgipool.inference.fitted import FittedModel
 from cgipool.inference.predict import Row, Writer, WrittenRows, shard_of
 from cgipool.inference.predict_input import CHUNK, Chunk, chunks_of, count_of, known_to
-from cgipool.inference.ray import Wish, predict_range
+from cgipool.inference.ray import PredictOptions, predict_range
 from cgipool.study.share import shard_of_rank
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -253,8 +253,8 @@ def test_a_task_of_ray_needs_no_line_of_text_but_its_own(model: Path, tmp_path: 
     """Read from its beginning by every task, a file would be read as many times as there are tasks."""
     load_dataset("motifs").subset(range(20)).save(tmp_path / "set")
     (tmp_path / "set" / "ids.csv").write_text("not to be read")
-    wish = Wish(str(tmp_path / "set"), Asked(), "cpu", as_json=False, strict=False)
-    text, graphs, *_ = predict_range(model.read_bytes(), wish, 10, 13, [Line("a"), Line("b"), Line("c")])
+    options = PredictOptions(str(tmp_path / "set"), Asked(), "cpu", as_json=False, strict=False)
+    text, graphs, *_ = predict_range(model.read_bytes(), options, 10, 13, [Line("a"), Line("b"), Line("c")])
     assert graphs == 3
     assert [line.partition(",")[0] for line in text.splitlines()] == ["a", "b", "c"]
 

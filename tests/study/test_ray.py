@@ -25,7 +25,7 @@ from cgipool.errors import UserError
 from cgipool.inference.fitted import FittedModel
 from cgipool.inference.predict import WrittenRows, written
 from cgipool.inference.predict_input import chunks_of
-from cgipool.inference.ray import Wish, in_order
+from cgipool.inference.ray import PredictOptions, in_order
 from cgipool.study.cell import Cell
 from cgipool.study.plan import read_study, study_of
 from cgipool.study.ray import cluster as ray_cluster
@@ -202,10 +202,10 @@ def test_trouble_of_one_node_sends_a_cell_to_another(cluster: Any, own_code: Pat
     outcome = RayRunner(store, "cpu").run([full, other])
     assert (outcome.failed, outcome.done) == ([full.key], [other.key])
     assert (
-        store.told(full.key)["reason"]
+        store.content(full.key)["reason"]
         == "tried 4 times without success; the last error: OSError: [Errno 28] No space left on device"
     )
-    assert "breaks_on_ray.py" in store.told(full.key)["log"]
+    assert "breaks_on_ray.py" in store.content(full.key)["log"]
     for node in able(ray, {"CPU": 1}):
         (own_code / "troubled").write_text(node)
         assert RayRunner(Store(tmp_path / node), "cpu").run([full]).done == [full.key]
@@ -221,7 +221,7 @@ def test_a_node_is_lost_in_the_middle(cluster: Any, whole: Path, tmp_path: Path)
             tries[hand.cell.key] += 1
             super()._submit(hand)
             course.claimed.append(store.claims.holder(hand.cell.key) is not None)
-            if len(self.in_hand) == 2 and not lost:  # the two longest cells, one on each node
+            if len(self.running) == 2 and not lost:  # the two longest cells, one on each node
                 lost.extend(tries)
                 (node,) = cluster.worker_nodes
                 while not any(map(trains, of_node := children(*(part.pid for _, part in node.live_processes())))):
@@ -275,7 +275,7 @@ def test_a_cell_that_fails_leaves_its_reason_and_the_rest_goes_on(own_code: Path
     outcome = RayRunner(store, "cpu", watcher=course).run(cells)
     assert (outcome.failed, outcome.done) == ([cells[0].key], [cells[1].key])
     assert course.ends[cells[0].key, "RuntimeError: it broke in two lines"] == 1
-    assert "breaks_on_ray.py" in store.told(cells[0].key)["log"]
+    assert "breaks_on_ray.py" in store.content(cells[0].key)["log"]
     assert RayRunner(store, "cpu").run(cells).failed == [cells[0].key], "it is not tried again by itself"
     (own_code / "broken").unlink()
     assert RayRunner(store, "cpu", retry_before=now()).run(cells).done == [cells[0].key]
@@ -308,7 +308,7 @@ def test_a_cell_in_the_hands_of_another_run_is_left_to_it(tmp_path: Path) -> Non
     assert claim is not None
     with claim:
         assert RayRunner(store, "cpu").run([cell]).elsewhere == [cell.key]
-    assert not store.told(cell.key)
+    assert not store.content(cell.key)
 
 
 @pytest.mark.usefixtures("cluster")
@@ -317,7 +317,7 @@ def test_without_its_data_set_a_cell_fails(own_cache: Path, tmp_path: Path, monk
     cells = study_of({"axes": {"method": ["topk"], "dataset": ["NCI1"]}}).cells
     store = Store(tmp_path / "store")
     assert RayRunner(store, "cpu").run(cells).failed == [cells[0].key]
-    assert "127.0.0.1" in store.told(cells[0].key)["reason"]
+    assert "127.0.0.1" in store.content(cells[0].key)["reason"]
     assert not list(tmp_path.glob("store/claims/*"))
 
 
@@ -380,7 +380,7 @@ def test_numbers_and_several_labels(tmp_path: Path) -> None:
     assert len(Runner(here, "cpu").run(cells).done) == len(cells)
     assert len(RayRunner(there, "cpu").run(cells).done) == len(cells)
     assert kept(there.folder) == kept(here.folder)
-    found = {cell.dataset: there.told(cell.key)["splits"][0]["test"] for cell in cells}
+    found = {cell.dataset: there.content(cell.key)["splits"][0]["test"] for cell in cells}
     assert "rmse" in found["sizes"]
     assert "roc_auc" in found["both"]
 
@@ -396,8 +396,8 @@ def test_prediction_by_tasks_is_that_of_one_process(task: str, tmp_path: Path) -
     assert main(["fit", str(tmp_path / "set"), "--out", str(model), *words]) == 0
     fitted = FittedModel.load(model)
     (alone,) = written(fitted, chunks_of(tmp_path / "set", fitted), as_json=True)
-    wish = Wish(str(tmp_path / "set"), Asked(), "cpu", as_json=True, strict=False)
-    parts = list(in_order(2, model, wish, range(0, 100, 40), 100))
+    options = PredictOptions(str(tmp_path / "set"), Asked(), "cpu", as_json=True, strict=False)
+    parts = list(in_order(2, model, options, range(0, 100, 40), 100))
     assert [part.graphs for part in parts] == [40, 40, 20]
     assert json.loads(parts[2].text.splitlines()[0])["id"] == ' "the", \\n80', "control characters are escaped"
     told, expected = ([json.loads(line) for line in text.splitlines()] for text in (_joined(parts), alone.text))
@@ -406,7 +406,7 @@ def test_prediction_by_tasks_is_that_of_one_process(task: str, tmp_path: Path) -
     for row, other in zip(told, expected, strict=True):
         assert row[values] == pytest.approx(other[values], rel=2e-6, abs=2e-6)
     with pytest.raises(UserError, match="nowhere"):
-        list(in_order(1, model, wish._replace(data=str(tmp_path / "nowhere")), range(0, 10, 10), 10))
+        list(in_order(1, model, options._replace(data=str(tmp_path / "nowhere")), range(0, 10, 10), 10))
 
 
 def _joined(parts: list[WrittenRows]) -> str:
@@ -459,7 +459,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> StandIn:
 
 def in_trouble(runner: RayRunner, ray: StandIn, node: str, useless: bool) -> None:
     """The cell in hand was given to a node that had trouble."""
-    (ref,) = runner.in_hand
+    (ref,) = runner.running
     ray.answers[ref] = {"trouble": "No module named 'cgipool'", "node": node, "log": "", "useless": useless}
     runner._settle(ref)
 
@@ -483,11 +483,11 @@ def test_however_many_nodes_lack_the_package_a_cell_comes_to_one_that_has_it(sta
     runner._fill()
     for node in sorted(stand_in.up - {"able"}):
         in_trouble(runner, stand_in, node, useless=True)
-    (hand,) = runner.in_hand.values()
+    (hand,) = runner.running.values()
     assert hand.avoids == stand_in.up - {"able"}
     for _ in range(on_ray.TRIES):  # by a Ray that knows no labels
         in_trouble(runner, stand_in, "bare0", useless=True)
-    assert not runner.in_hand
+    assert not runner.running
     assert runner.outcome.failed == [hand.cell.key]
 
 
@@ -496,13 +496,13 @@ def test_a_cell_does_not_wait_for_a_node_that_is_gone(stand_in: StandIn, tmp_pat
     runner.waiting.append(read_study(EIGHT).cells[0])
     runner._fill()
     in_trouble(runner, stand_in, "a", useless=False)
-    (ref,) = runner.in_hand
+    (ref,) = runner.running
     runner._free_stranded()
-    assert list(runner.in_hand) == [ref], "node b may take it"
+    assert list(runner.running) == [ref], "node b may take it"
     stand_in.up = {"a"}
     runner._free_stranded()
     assert stand_in.cancelled == [ref]
-    (again,) = runner.in_hand.values()
+    (again,) = runner.running.values()
     assert not again.avoids
     again.claim.release()
 

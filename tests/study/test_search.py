@@ -567,7 +567,7 @@ def test_the_status_of_a_store_tells_of_its_searches(
     out = " ".join(" ".join(lines[4:]).split())
     assert f"search tiny: to continue, run `cgipool study search FILE --store {half}` with the same options" in out
     assert f"running: setting={changed['rungs'][1]['trials'][1]['name']},method=topk,dataset=motifs" in out
-    assert "odd.json is no search of this format" in out
+    assert "odd.json is not a valid search record" in out
 
 
 def test_stopped_by_the_clock(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -80,7 +80,7 @@ def test_a_set_that_has_changed_is_another(folder: Path) -> None:
     (folder / "sets" / "other").rename(folder / "sets" / "one")
     after = [cell for cell in read_study(file).cells if cell.dataset == "mine"]
     assert not {cell.key for cell in before} & {cell.key for cell in after}
-    with pytest.raises(UserError, match="is not what it was when the study was read"):
+    with pytest.raises(UserError, match="has changed since the study was read"):
         graphs_of(before[0])
 
 

@@ -491,7 +491,7 @@ def test_bars_count_members() -> None:
 def test_bars_of_a_study_count_members(ensemble: int, state: str, tmp_path: Path) -> None:
     from rich.progress import Progress
 
-    from cgipool.cli.progress import StudyBars
+    from cgipool.cli.study_progress import StudyBars
     from cgipool.study.cell import Cell, Protocol
     from cgipool.study.estimate import Estimate
     from cgipool.study.store import Store

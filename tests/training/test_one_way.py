@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -52,12 +53,20 @@ def test_everything_is_done_once(stacked: bool, given: bool, monkeypatch: pytest
     assert found == wanted
 
 
-def test_training_imports_nothing_of_studies() -> None:
-    code = """
-import sys
-from cgipool import load_dataset, train
+PYTHON = """from cgipool import load_dataset, train
 train(load_dataset("motifs").subset(range(0, 1000, 20)), epochs=1, width=8)
-sys.exit(", ".join(name for name in sys.modules if name.startswith("cgipool.study")) or 0)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+COMMANDS = "import cgipool.cli; assert cgipool.cli.main({}) == 0"
+SHORT = ["--epochs", "1", "--width", "8"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [PYTHON, COMMANDS.format(["train", "motifs", *SHORT]), COMMANDS.format(["fit", "motifs", *SHORT])],
+    ids=["train()", "cgipool train", "cgipool fit"],
+)
+def test_training_imports_nothing_of_studies(code: str, tmp_path: Path) -> None:
+    code += "\nimport sys\nsys.exit(', '.join(name for name in sys.modules if name.startswith('cgipool.study')) or 0)"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

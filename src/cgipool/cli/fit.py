@@ -90,7 +90,7 @@ def fit(
     """Train a model for new graphs, and write it to a file that `cgipool predict` reads.
 
     It trains on all graphs except the validation share; use `cgipool train` to measure accuracy on test splits.
-    `cgipool describe FILE` shows what a model was trained on and what to expect of it.
+    `cgipool describe FILE` shows what a model was trained on and its expected performance.
     Checkpoints are kept in FILE.run: after an interruption, the same command with --resume continues. With --auto no
     method needs to be chosen: the search is kept in FILE.auto, and the same command continues it.
     """
@@ -133,12 +133,12 @@ def fit(
 
 
 def _fit_one(data: str, out: Path, choose: "Choose", extra_graphs: str | None, run: dict[str, Any]) -> None:
-    """Train the model that the options describe; `run` is what `cgipool.inference.fitting.fit` takes."""
+    """Train the model that the options describe; `run` are the arguments of `cgipool.inference.fitting.fit`."""
     from cgipool.cli.progress import downloading, reporting
     from cgipool.data import load_dataset
     from cgipool.files import writable
     from cgipool.inference.fitting import fit as fit_model
-    from cgipool.study.estimate import on_a_cpu
+    from cgipool.training.duration import cpu_seconds
     from cgipool.training.folder import make_folder
 
     make_folder(out.parent)
@@ -151,7 +151,9 @@ def _fit_one(data: str, out: Path, choose: "Choose", extra_graphs: str | None, r
         extra = None if extra_graphs is None else load_dataset(extra_graphs, unlabelled=True, progress=progress)
     recipe = choose(graphs.family, graphs.has_own_attributes, graphs.directed)
     nodes = graphs.n_nodes + (0 if extra is None else extra.n_nodes)
-    suggest_jobs(run["ensemble"], on_a_cpu(run["method"], recipe, run["ensemble"], nodes), run["device"], run["jobs"])
+    suggest_jobs(
+        run["ensemble"], cpu_seconds(run["method"], recipe, run["ensemble"], nodes), run["device"], run["jobs"]
+    )
     try:
         with reporting(None, recipe.epochs, recipe.patience, run["ensemble"]) as tell:
             model = fit_model(graphs, recipe=recipe, extra=extra, folder=folder, tell=tell, **run)
@@ -165,7 +167,7 @@ def _fit_one(data: str, out: Path, choose: "Choose", extra_graphs: str | None, r
 
 
 def _summary(model: "FittedModel", dataset: str) -> str:
-    """What was trained, on what, and the validation accuracy."""
+    """The method, its training data and the validation score, in a sentence."""
     from cgipool.task.metrics import described
 
     about, members = model.about, len(model.members)
@@ -180,5 +182,5 @@ def _summary(model: "FittedModel", dataset: str) -> str:
 
 
 def _run_folder(out: Path) -> Path | None:
-    """Where an interrupted fit is kept; None for a pipe or a device, which has no place beside it."""
+    """The folder of an interrupted fit, next to `out`; None if `out` is a pipe or a device."""
     return None if out.exists() and not out.is_file() else out.with_name(f"{out.name}.run")

@@ -124,11 +124,11 @@ def _predict(
     if on is None:
         parts = written(fitted, chunks_of(data, fitted, asked, start, stop), as_json, strict, asked.keep, spread)
     else:
-        from cgipool.inference.ray import Wish, predict_on_ray
+        from cgipool.inference.ray import PredictOptions, predict_on_ray
 
         place = str(Path(data).resolve()) if Path(data).exists() else data
-        wish = Wish(place, asked, device, as_json, strict, allow_code, spread)
-        parts = predict_on_ray(on, model, wish, start, stop)
+        options = PredictOptions(place, asked, device, as_json, strict, allow_code, spread)
+        parts = predict_on_ray(on, model, options, start, stop)
     if shard == "rank" and out is not None:
         out = out.with_name(f"{out.stem}-{number}-of-{shards}{out.suffix}")
     began = time.monotonic()

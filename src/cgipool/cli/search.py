@@ -95,7 +95,7 @@ def _train(
     rung: str, cells: list["Cell"], store: "Store", devices: list[str], minutes: float | None, retry_before: str
 ) -> "Outcome":
     """Run the cells of a round with progress on stderr, which shows validation results."""
-    from cgipool.cli.progress import watching
+    from cgipool.cli.study_progress import watching
     from cgipool.study.estimate import Estimate
     from cgipool.study.local import run_on
 

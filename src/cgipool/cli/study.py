@@ -86,7 +86,7 @@ def run_cells(
     at_once: int = 1,
 ) -> "Outcome":
     """Run cells with progress on stderr; `on` says which Ray, if any."""
-    from cgipool.cli.progress import watching
+    from cgipool.cli.study_progress import watching
     from cgipool.study.estimate import Estimate, trainings_of
     from cgipool.study.local import run_on
     from cgipool.study.run import Stop

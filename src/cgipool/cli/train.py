@@ -244,7 +244,7 @@ def train_alone(
     """Train in this process and its worker processes, with the recipe for the family of the data set."""
     from cgipool.cli.progress import downloading, reporting
     from cgipool.data import load_dataset
-    from cgipool.study.estimate import on_a_cpu
+    from cgipool.training.duration import cpu_seconds
     from cgipool.training.run import check_device, check_jobs, train_checked
 
     check_device(run["device"])
@@ -254,7 +254,7 @@ def train_alone(
     splits, recipe = draw(graphs), choose(graphs.family, graphs.has_own_attributes, graphs.directed)
     _warn_of_new_run(run)
     trainings = len(splits) * run["ensemble"]
-    seconds = on_a_cpu(run["method"], recipe, trainings, graphs.n_nodes)
+    seconds = cpu_seconds(run["method"], recipe, trainings, graphs.n_nodes)
     suggest_jobs(trainings, seconds, run["device"], run["jobs"])
     with _stopped(run["out"]), reporting(len(splits), recipe.epochs, recipe.patience, run["ensemble"]) as tell:
         return train_checked(graphs, splits, recipe=recipe, tell=tell, **run)

@@ -1,8 +1,8 @@
-"""Prediction as tasks of Ray: each predicts a range of the input, and the rows come back in order.
+"""Predict with Ray tasks: each predicts a range of the input, and the rows are returned in order.
 
-The model and the text of the input (rows of a table, names of graphs) are sent with the tasks; text is read once, here,
-because a task would have to read it from its beginning. The graphs of a set are not sent, as they may be larger than
-memory: every node must be able to read them under the same path.
+The model and the text of the input (rows of a table, names of graphs) are sent with the tasks. Text is read once, here,
+because a task would have to read it from the beginning. The graphs of a set are not sent, because they may be larger
+than memory: every node must be able to read them at the same path.
 """
 
 import hashlib
@@ -21,14 +21,14 @@ from cgipool.inference.predict_input import CHUNK, chunks_from, count_of, readin
 from cgipool.study.ray.cluster import connected, ray_package
 
 RANGE = 16 * CHUNK
-"""Graphs of a task: seconds of work, and some megabytes of rows."""
+"""Number of graphs of a task: seconds of work, and some megabytes of rows."""
 
 AHEAD = 2
-"""Tasks given to Ray for each that can run at a time, so that none waits for the writing of rows."""
+"""Number of submitted tasks for each that can run at a time, so that no worker waits until rows are written."""
 
 
-class Wish(NamedTuple):
-    """What is predicted, and how it is written."""
+class PredictOptions(NamedTuple):
+    """The options of a prediction."""
 
     data: str
     asked: Asked
@@ -36,36 +36,38 @@ class Wish(NamedTuple):
     as_json: bool
     strict: bool
     allow_code: bool = False
-    """Whether a class that the model names may be imported."""
+    """Whether a pool class that the model names may be imported."""
     spread: bool = False
     """Whether rows have the standard deviation over the members of an ensemble."""
 
 
-def predict_on_ray(on: str, model: Path, wish: Wish, start: int = 0, stop: int | None = None) -> Iterator[WrittenRows]:
-    """The rows of all graphs, or of those from `start` up to `stop`, range after range in their order; `on` says which
-    Ray, as for studies."""
-    fitted = FittedModel.load(model, allow_code=wish.allow_code)  # raises here if the file is wrong
-    wish = wish._replace(asked=reading(wish.data, fitted, wish.asked))
-    end = count_of(wish.data, wish.asked) if stop is None else stop
-    with connected(on, wish.device, 1) as count:
-        yield from in_order(count, model, wish, range(start, end, RANGE), end)
+def predict_on_ray(
+    on: str, model: Path, options: PredictOptions, start: int = 0, stop: int | None = None
+) -> Iterator[WrittenRows]:
+    """Yield the rows of all graphs, or of those from `start` up to `stop`, range after range, in order. `on` is the Ray
+    runtime, as for studies."""
+    fitted = FittedModel.load(model, allow_code=options.allow_code)  # raises here if the file is wrong
+    options = options._replace(asked=reading(options.data, fitted, options.asked))
+    end = count_of(options.data, options.asked) if stop is None else stop
+    with connected(on, options.device, 1) as count:
+        yield from in_order(count, model, options, range(start, end, RANGE), end)
 
 
-def in_order(count: int, model: Path, wish: Wish, firsts: range, end: int) -> Iterator[WrittenRows]:
-    """The rows of the ranges that begin at `firsts`, the last of which ends at `end`, on a Ray that is connected and
-    has `count` tasks at a time. One whose worker or node dies is begun again."""
+def in_order(count: int, model: Path, options: PredictOptions, firsts: range, end: int) -> Iterator[WrittenRows]:
+    """Yield the rows of the ranges that begin at `firsts`, the last of which ends at `end`, from a connected Ray
+    runtime that runs `count` tasks at a time. A task whose worker or node dies is repeated."""
     ray = ray_package()
-    gpus = 1 if wish.device == "cuda" else 0
+    gpus = 1 if options.device == "cuda" else 0
     # With max_calls=0, a GPU process continues with the next range. By default it would end and lose the model.
     task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=3, max_calls=0)(predict_range)
     content = ray.put(model.read_bytes())
     waiting, under_way = deque(firsts), deque[Any]()
-    lines = lines_of(wish.data, wish.asked, firsts.start, end)
+    lines = lines_of(options.data, options.asked, firsts.start, end)
     while waiting or under_way:
         while waiting and len(under_way) < AHEAD * count:
             first = waiting.popleft()
             last = min(first + firsts.step, end)
-            under_way.append(task.remote(content, wish, first, last, list(islice(lines, last - first))))
+            under_way.append(task.remote(content, options, first, last, list(islice(lines, last - first))))
         yield _rows(ray, under_way.popleft())
 
 
@@ -80,17 +82,17 @@ def _rows(ray: Any, reference: Any) -> WrittenRows:
         raise UserError(f"a Ray worker was lost too often: {' '.join(str(error).split())[:200]}") from None
 
 
-def predict_range(content: bytes, wish: Wish, start: int, stop: int, lines: list[Any]) -> tuple[Any, ...]:
-    """In a worker: the `WrittenRows` of a range, of which `lines_of` gives these lines, as plain values."""
-    model = _model(content, wish.device, wish.allow_code)
-    chunks = chunks_from(lines, wish.data, model, start, stop, wish.asked)
-    parts = written(model, chunks, wish.as_json, wish.strict, wish.asked.keep, wish.spread)
+def predict_range(content: bytes, options: PredictOptions, start: int, stop: int, lines: list[Any]) -> tuple[Any, ...]:
+    """In a worker: the `WrittenRows` of a range as plain values; `lines` are those of `lines_of`."""
+    model = _model(content, options.device, options.allow_code)
+    chunks = chunks_from(lines, options.data, model, start, stop, options.asked)
+    parts = written(model, chunks, options.as_json, options.strict, options.asked.keep, options.spread)
     texts, *counts = zip(*parts, strict=True)
     return "".join(texts), *map(sum, counts)
 
 
 _models: dict[tuple[str, str], FittedModel] = {}
-"""Those that this process has read, by the hash of their file and the device."""
+"""The models that this process has loaded, by the hash of their file and the device."""
 
 
 def _model(content: bytes, device: str, allow_code: bool) -> FittedModel:

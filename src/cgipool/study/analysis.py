@@ -1,4 +1,4 @@
-"""How the results of a study are analysed: said in its file before it runs, and kept in its store. No torch.
+"""How the results of a study are analysed: stated in its file before it runs, and stored with it. No torch.
 
 metric = "roc_auc"             compare by this metric, where the task of a data set has it
 margin = 1.0                   methods that differ by less than this count as equivalent, in the metric's unit
@@ -53,7 +53,7 @@ class Analysis:
 
     @classmethod
     def from_json(cls, value: Any) -> "Analysis":
-        """Read the output of `to_json`; an error of some kind where it is odd."""
+        """Read the output of `to_json`; unexpected values raise an error."""
         usual = {part.name: getattr(cls(), part.name) for part in fields(cls)}
         given = usual | {name: value[name] for name in usual if name in value}
         parts_of(given, metric=(str, NoneType), seeds=int, margin=(int, float, NoneType), tasks=dict)

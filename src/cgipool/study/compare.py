@@ -1,4 +1,4 @@
-"""A study of one data set, perhaps the user's own: all methods under one protocol."""
+"""A study of one data set, such as the user's own: several methods under one protocol."""
 
 from collections.abc import Sequence
 from contextlib import suppress

@@ -91,7 +91,7 @@ def _merge_cell(into: Path, path: Path, merged: Merged) -> None:
     here, beside = (into / "cells" / f"{name}.json" for name in (key, f"{key}.{_hash(results)}"))
     if here.exists() and not _results(here):
         here.replace(here.with_name(f"{key}.damaged.json"))
-        merged.problems.append(f"{here} was damaged; it is kept as {key}.damaged.json, and a sound one taken instead")
+        merged.problems.append(f"{here} was damaged; it is kept as {key}.damaged.json and replaced by the intact one")
     if not here.exists():
         _copy(path, here)
         merged.cells += 1
@@ -149,7 +149,7 @@ def _merge_study(into: Path, other: Path, study: StudyRecord, ours: dict[str, St
     if source not in (other / "studies").glob("*.json"):
         merged.problems.append(f"{other} has the study {study.name!r} in a file of another name; it is left out")
     elif mine is None and here.exists():
-        merged.problems.append(f"{here} is kept, which is no study {study.name!r}; that of {other} is left out")
+        merged.problems.append(f"{here} is kept, although it is not study {study.name!r}; that of {other} is left out")
     elif mine is None:
         _copy(source, here)
         ours[study.name], merged.studies = study, merged.studies + 1
@@ -192,11 +192,11 @@ def _pack(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
 
 
 def rows(store: Path, positive: str | None = None) -> Iterator[dict[str, Any]]:
-    """A row per study, finished cell and split: the place on all axes, recipe and ensemble, what is published (in
-    percent), the metrics on the test graphs (as shares), costs and versions. What is not known is None; a cell of no
-    study has a blank one. `unread` names the axes whose setting the method does not read: their rows are one result.
-    ROC-AUC and PR-AUC are of the class that the column `positive` names; `positive` asks for another. Cells of several
-    tasks have the columns of all their metrics.
+    """A row per study, finished cell and split: the place on all axes, recipe and ensemble, published numbers (in
+    percent), the metrics on the test graphs (as shares), costs and versions. Unknown values are None; a cell without a
+    study has an empty study name. `unread` names the axes whose setting the method does not read: their rows are one
+    result. ROC-AUC and PR-AUC are of the class that the column `positive` names; `positive` asks for another. Cells of
+    several tasks have the columns of all their metrics.
     """
     return _rows(with_choices(read_book(store)), positive)
 

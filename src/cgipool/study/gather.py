@@ -1,6 +1,6 @@
-"""Converts the folder of a finished training to the content of a cell. No torch.
+"""Convert the folder of a finished training to the content of a cell. No torch.
 
-A curve is thinned to at most `POINTS` epochs and its numbers to four digits: the store of a whole paper stays small.
+Curves are thinned to at most `POINTS` epochs, and numbers are rounded to four digits, to keep stores small.
 """
 
 import math
@@ -121,9 +121,9 @@ def _read_legs(path: Path) -> list[dict[str, Any]]:
 
 
 def commit_of(package: Path) -> str | None:
-    """The git commit that a package's source stands at, with a + if there are changes; None where nothing can tell.
+    """The git commit of a package's source, with a + if there are changes; None if it is unknown.
 
-    In what `git archive` unpacks, which need not be a repository and may lie within another one, a file names it.
+    In a copy made by `git archive`, which may lie within another repository, a file names the commit.
     """
     archived = (package / ARCHIVED).read_text(encoding="utf-8").strip() if (package / ARCHIVED).exists() else ""
     if re.fullmatch("[0-9a-f]{40}", archived):

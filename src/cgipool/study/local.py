@@ -63,7 +63,7 @@ def mps() -> Iterator[bool]:
 
 def _started(place: dict[str, str]) -> bool:
     if shutil.which(CONTROL) is None:
-        log.warning("%s is not here: cells on one GPU take turns, which gains little", CONTROL)
+        log.warning("%s was not found: cells on one GPU take turns, so training them in parallel gains little", CONTROL)
         return False
     done = subprocess.run([CONTROL, "-d"], env=os.environ | place, capture_output=True, text=True)
     if done.returncode:
@@ -155,7 +155,7 @@ def _heard(
 ) -> list[dict[str, Any]]:
     """Pass on the workers' reports until all have ended, and end them on request. Return their outcomes."""
     outcomes: list[dict[str, Any]] = []
-    told: set[str] = set()
+    reported: set[str] = set()
     ended = False
     while any(worker.is_alive() for worker in workers) or not messages.empty():
         if stop.asked and not ended:
@@ -167,8 +167,8 @@ def _heard(
             continue
         if kind == "outcome":
             outcomes.append(what)
-        elif kind == "ended" and what not in ("there", "elsewhere") and key not in told:
-            told.add(key)
+        elif kind == "ended" and what not in ("there", "elsewhere") and key not in reported:
+            reported.add(key)
             watcher.ended(cells[key], what)
         elif kind == "begins":
             watcher.begins(cells[key])

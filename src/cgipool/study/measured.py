@@ -1,4 +1,4 @@
-"""One metric of a stored cell, split by split, in the unit in which it is shown. No torch."""
+"""One metric of a stored cell, split by split, in the unit for display. No torch."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

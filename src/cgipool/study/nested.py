@@ -1,7 +1,7 @@
 """Nested selection: each split chooses one of several settings by its own validation graphs. No torch.
 
 The settings are trained as ordinary cells. Here they become one result, which holds the test metrics of the chosen
-setting alone: nothing else of the test graphs is read.
+setting alone; other test results are not read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -64,10 +64,10 @@ def _composed(cell: Wanted, records: Mapping[str, Record]) -> Record:
     recipes = [part.cell["recipe"] for part in parts]
     shared = {name: value for name, value in recipes[0].items() if all(one.get(name) == value for one in recipes)}
     own: dict[str, Any] = {"recipe": {"name": recipes[0].get("name", "")} | shared, "select": "nested"}
-    told = first.provenance | {"seconds": sum(part.provenance.get("seconds", 0.0) for part in parts)}
-    told |= {"choices": dict(cell.choices)}
-    told.pop("command", None)
-    return Record(cell.key, first.cell | own, rows, told)
+    provenance = first.provenance | {"seconds": sum(part.provenance.get("seconds", 0.0) for part in parts)}
+    provenance |= {"choices": dict(cell.choices)}
+    provenance.pop("command", None)
+    return Record(cell.key, first.cell | own, rows, provenance)
 
 
 def chosen(record: Record) -> dict[str, int]:

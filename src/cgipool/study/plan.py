@@ -66,16 +66,16 @@ class Study:
             known |= {name: "No graph" for name, method in METHODS.items() if method.architecture == "constant"}
         titles = {value: known[value] for value in self.axes["method"] if value in known}
         texts = {name: getattr(self, name) for name in TEXTS}
-        told = texts | {"axes": self.axes, "titles": {"method": titles}, "cells": self._cells_json()}
+        content = texts | {"axes": self.axes, "titles": {"method": titles}, "cells": self._cells_json()}
         how = self.analysis.to_json()
-        return told | ({"analysis": how} if how else {})
+        return content | ({"analysis": how} if how else {})
 
     def _cells_json(self) -> list[dict[str, Any]]:
         """The cells; cells at the same place are the choices of one."""
         places: dict[str, list[Cell]] = {}
         for cell in self.cells:
             places.setdefault(repr(cell.at), []).append(cell)
-        told = []
+        content = []
         for first, *others in places.values():
             value: dict[str, Any] = {"key": first.key, "at": first.at}
             value["published"] = first.published and list(first.published)
@@ -83,8 +83,8 @@ class Study:
             if first.choice is not None:
                 choices = [[cell.choice, cell.key] for cell in (first, *others)]
                 value |= {"key": key_of({"select": "nested", "choices": choices}), "choices": choices}
-            told.append(value)
-        return told
+            content.append(value)
+        return content
 
     def only(self, wanted: dict[str, list[str]]) -> list[Cell]:
         """The cells whose values on these axes are among those named; of several with one result, the first."""

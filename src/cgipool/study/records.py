@@ -199,20 +199,20 @@ def read_book(folder: Path) -> Book:
 
 def read_study_record(path: Path) -> StudyRecord:
     """Read a study from its file in a store."""
-    return _built(path, "study", _study)
+    return _built(path, "study record", _study)
 
 
 def read_record(path: Path) -> Record:
     """Read a finished cell from its file in a store, or from one that a merge kept next to it (KEY.HASH.json)."""
-    record = _built(path, "cell", record_of)
+    record = _built(path, "cell record", record_of)
     if record.key != path.stem.split(".")[0]:
-        raise UserError(f"{path} calls itself {excerpt(record.key)}")
+        raise UserError(f"{path} holds the cell {excerpt(record.key)}, which does not match its name")
     return record
 
 
 def read_failure(path: Path) -> tuple[str, str]:
     """Read the reason and the time of a failure."""
-    return _built(path, "failure", lambda value: (str(value["reason"]), str(value.get("when", ""))))
+    return _built(path, "failure record", lambda value: (str(value["reason"]), str(value.get("when", ""))))
 
 
 def read_searches(folder: Path, book: Book) -> list[SearchRecord]:
@@ -220,7 +220,7 @@ def read_searches(folder: Path, book: Book) -> list[SearchRecord]:
     searches = []
     for path in _files(folder / "searches"):
         with _noting(book):
-            searches.append(_built(path, "search", _search))
+            searches.append(_built(path, "search record", _search))
     return searches
 
 
@@ -256,7 +256,7 @@ def _built(path: Path, kind: str, build: Callable[[dict[str, Any]], T]) -> T:
         reason = f"it lacks {error}"
     except ODD as error:
         reason = excerpt(str(error))
-    raise UserError(f"{path} is no {kind} of this format: {reason}")
+    raise UserError(f"{path} is not a valid {kind}: {reason}")
 
 
 def record_of(value: dict[str, Any]) -> Record:

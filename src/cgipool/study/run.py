@@ -105,7 +105,7 @@ class Watcher:
         its failure."""
 
 
-def take_in_hand(store: Store, cell: Cell, retry_before: str) -> Claim | str:
+def claim_cell(store: Store, cell: Cell, retry_before: str) -> Claim | str:
     """Claim a cell for training. Return the claim, or how the cell has ended already. A cell that failed before
     `retry_before` is tried again."""
     if store.has(cell.key):
@@ -185,7 +185,7 @@ class Runner:
 
     def one(self, cell: Cell) -> str:
         """Train one cell unless it is finished or claimed by another run. Return how it ended (see `Watcher.ended`)."""
-        claim = take_in_hand(self.store, cell, self.retry_before)
+        claim = claim_cell(self.store, cell, self.retry_before)
         if isinstance(claim, str):
             return claim
         with claim:
@@ -259,10 +259,10 @@ class Runner:
             self.jobs,
             resume=not elsewhere,  # a run started on another kind of device cannot be resumed
             overwrite=elsewhere,
-            tell=partial(self._told, cell, claim),
+            tell=partial(self._on_progress, cell, claim),
         )
 
-    def _told(self, cell: Cell, claim: Claim, progress: Progress) -> None:
+    def _on_progress(self, cell: Cell, claim: Claim, progress: Progress) -> None:
         self.watcher.epoch(cell, progress)
         due = Lost if claim.lost else Stopped if self.stop.due else None
         if due is None or self._why is not None:
@@ -286,7 +286,7 @@ class Runner:
         run = read_json(self.store.work(cell.key) / "run.json")
         kind = torch.device(self.device).type
         cuda = kind == "cuda"
-        told = {
+        found = {
             "command": cell.command(self.device),
             "versions": self._versions(),
             "commit": self.commit,
@@ -302,10 +302,10 @@ class Runner:
         }
         graphs = self.graphs[cell.dataset]
         if graphs.task == "classification":
-            told["classes"] = classes_of(graphs).to_json()
+            found["classes"] = classes_of(graphs).to_json()
         else:
-            told |= {"task": graphs.task, "columns": list(graphs.target_names)}
-        return told | ({"legs": legs.legs} if len(legs.legs) > 1 else {})
+            found |= {"task": graphs.task, "columns": list(graphs.target_names)}
+        return found | ({"legs": legs.legs} if len(legs.legs) > 1 else {})
 
 
 class Lost(Exception):

@@ -23,7 +23,7 @@ from cgipool.training.recipe import Recipe
 Floats = NDArray[np.float64]
 
 DIGITS = 12
-"""Differences equal to this many decimals are a tie, so that rounding does not decide."""
+"""Differences that agree to this many decimals are ties, so that rounding errors do not decide."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Results:
         if cell.key not in self._read:
             if self.store is None or not self.store.has(cell.key):
                 return None
-            rows = self.store.told(cell.key)["splits"]
+            rows = self.store.content(cell.key)["splits"]
             found = {row["split"]: validation_score(row, primary_of(cell.task)) for row in rows}
             first, splits = cell.protocol.first, cell.protocol.splits
             self._read[cell.key] = [found.get(split) for split in range(first, first + splits)]
@@ -135,7 +135,7 @@ class Results:
         """The task's primary metric on the test graphs, one for each split; None where the cell is not finished."""
         if self.store is None or not self.store.has(cell.key):
             return None
-        rows = {row["split"]: row["test"].get(primary_of(cell.task)) for row in self.store.told(cell.key)["splits"]}
+        rows = {row["split"]: row["test"].get(primary_of(cell.task)) for row in self.store.content(cell.key)["splits"]}
         first, splits = cell.protocol.first, cell.protocol.splits
         return [_rounded(rows.get(split)) for split in range(first, first + splits)]
 
@@ -241,8 +241,8 @@ def summary(search: Search, found: Sequence[Round], results: Results | None = No
 
 
 def _winner_json(winner: Trial, recipe: Recipe) -> dict[str, Any]:
-    told = {"name": winner.name, "changes": winner.changes}
-    return told | {"options": options_of(recipe), "recipe": recipe.to_json()}
+    content = {"name": winner.name, "changes": winner.changes}
+    return content | {"options": options_of(recipe), "recipe": recipe.to_json()}
 
 
 def _rung_json(
@@ -254,10 +254,10 @@ def _rung_json(
             given = one.scores.get(name)
             state = "waiting" if one.waiting else "failed" if given is None else "judged"
             keys = [cell.key for cell in one.cells[name]]
-            told: dict[str, Any] = {"name": name, "changes": trial.changes, "state": state, "cells": keys}
-            told |= {"val_accuracy": [row and list(map(_rounded, row)) for row in one.accuracies[name]]}
-            told |= {} if tests is None else {"test": [tests(cell) for cell in one.cells[name]]}
-            trials.append(told | {"score": None if given is None else asdict(given)})
+            content: dict[str, Any] = {"name": name, "changes": trial.changes, "state": state, "cells": keys}
+            content |= {"val_accuracy": [row and list(map(_rounded, row)) for row in one.accuracies[name]]}
+            content |= {} if tests is None else {"test": [tests(cell) for cell in one.cells[name]]}
+            trials.append(content | {"score": None if given is None else asdict(given)})
     return asdict(rung) | {"trials": trials}
 
 

@@ -93,7 +93,7 @@ def edges_in(sets: Sets, name: str) -> bool:
 
 
 def origin_of(sets: Sets, name: str, recipe: Recipe, columns: Sequence[str] = ()) -> dict[str, Any]:
-    """What a cell must know about a data set besides its name."""
+    """The fields of a cell that identify its data set, besides the name."""
     if name not in sets:
         return {}
     found = sets[name]
@@ -128,5 +128,5 @@ def graphs_of(cell: Cell) -> GraphSet:
         return load_dataset(cell.dataset)
     graphs = load_dataset(cell.path)
     if cell.content is not None and content_for(graphs, cell.recipe, cell.protocol.columns) != cell.content:
-        raise UserError(f"{cell.path} is not what it was when the study was read")
+        raise UserError(f"{cell.path} has changed since the study was read")
     return replace(graphs, name=cell.dataset, checked=True)

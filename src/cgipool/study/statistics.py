@@ -1,11 +1,11 @@
 """Statistics of results over splits: pure functions of numbers, no torch.
 
-The values of two methods belong together where they are of the same split. Intervals are two-sided. The functions know
-no unit, but for `binomial_floor` and `gap`, which take shares between 0 and 1.
+The values of two methods are paired by split. Intervals are two-sided. Values may have any unit, except in
+`binomial_floor` and `gap`, which take shares between 0 and 1.
 
 Two estimands occur. "For these graphs": the mean over random splits of one data set; errors are s / √n. "For new graphs
 like these": the difference between two methods trained on other samples of the same size; random splits share training
-graphs, so errors carry the correction of Nadeau and Bengio (2003).
+graphs, so errors are corrected as by Nadeau and Bengio (2003).
 """
 
 import math
@@ -23,8 +23,8 @@ Floats = NDArray[np.float64]
 Values = Sequence[float] | NDArray[np.floating]
 
 ROUNDING = 1e-12
-"""Values with a smaller difference, relative to the largest, are equal: 0.8 − 0.7 and 0.7 − 0.6 differ in the last
-digits."""
+"""Values whose difference, relative to the largest value, is smaller count as equal: because of rounding, 0.8 − 0.7 is
+not exactly 0.7 − 0.6."""
 
 
 @dataclass(frozen=True)
@@ -98,11 +98,11 @@ class Gap:
 def summary(values: Values, *, level: float = 0.95) -> Summary:
     """Mean, spread, and Student's t interval of the mean; the order of the values does not matter.
 
-    The splits of one data set share graphs, so that `se` and the interval say how well the mean over such splits is
-    known ("for these graphs"), and not how well the result on graphs from elsewhere is.
+    The splits of one data set share graphs, so `se` and the interval are the uncertainty of the mean over such splits
+    ("for these graphs"), not that of the result on other graphs.
     """
     known = np.sort(numbers_of(values))
-    # Reckoned from the least, so that equal values have no spread, not even one of rounding.
+    # Differences to the minimum: equal values then have no spread, not even from rounding.
     n, least, above = len(known), known[0], known - known[0]
     mean = float(least + above.mean())
     if n == 1:
@@ -116,12 +116,13 @@ def summary(values: Values, *, level: float = 0.95) -> Summary:
 def paired(
     a: Mapping[int, float], b: Mapping[int, float], *, test_to_train: float, level: float = 0.95
 ) -> Paired | None:
-    """The corrected resampled t-test of a minus b (Nadeau and Bengio 2003); None where there is nothing to test by:
-    fewer than two common splits, or differences that are all the same and not zero, whose spread is not known.
+    """The corrected resampled t-test of a minus b (Nadeau and Bengio 2003); None if it cannot be
+    computed: with fewer than two common splits, or if all differences are equal and not zero.
 
-    Random splits share training graphs, so their differences are not independent, and the plain test is far too sure.
-    The corrected variance of the mean difference is s² (1/n + test_to_train), where the last is the number of test
-    graphs over that of training graphs. The test has n − 1 degrees of freedom. Where all differences are zero, p is 1.
+    Random splits share training graphs, so their differences are not independent, and the plain t-test gives far too
+    small p-values. The corrected variance of the mean difference is s² (1/n + test_to_train), where test_to_train is
+    the number of test graphs over that of training graphs. There are n − 1 degrees of freedom. If all differences are
+    zero, p is 1.
     """
     common = sorted(a.keys() & b.keys())
     n = len(common)
@@ -142,7 +143,7 @@ def paired(
 def holm(p: Sequence[float]) -> list[float]:
     """Holm's step-down adjusted p-values, in the order given.
 
-    Where those up to α are called significant, the chance that any is wrongly so is at most α.
+    If those up to α are called significant, the probability of any false positive is at most α.
     """
     if not len(p):
         return []
@@ -157,7 +158,7 @@ def holm(p: Sequence[float]) -> list[float]:
 def ranks(means: Mapping[str, Mapping[str, float]], *, alpha: float = 0.05) -> AverageRanks | None:
     """Rank methods by their means (method → data set → mean, higher is better) on the data sets that all of them have.
 
-    Equal means share their ranks. None with fewer than two methods or two such data sets.
+    Equal means share their mean rank. None with fewer than two methods or two such data sets.
     """
     methods = list(means)
     datasets = [name for name in next(iter(means.values()), {}) if all(name in of for of in means.values())]
@@ -165,10 +166,10 @@ def ranks(means: Mapping[str, Mapping[str, float]], *, alpha: float = 0.05) -> A
     if k < 2 or n < 2:
         return None
     table = numbers_of([means[method][name] for name in datasets for method in methods]).reshape(n, k)
-    # From the middle rank: each method above pushes half a rank down, each below half a rank up.
+    # Start from the middle rank: every better method adds half a rank, every worse one subtracts half.
     off = sign(table[:, None, :], table[:, :, None]).sum(2) / 2
     total, spread = off.sum(0), float((off**2).sum())
-    # This form of Friedman's statistic needs no separate correction: ties lessen the spread in the denominator.
+    # This form of Friedman's statistic is already corrected: ties reduce the spread in the denominator.
     chi2 = float((k - 1) * (total @ total) / spread) if spread else 0.0
     average = (total / n + (k + 1) / 2).tolist()
     difference = studentized_range_quantile(1 - alpha, k) / math.sqrt(2) * math.sqrt(k * (k + 1) / (6 * n))
@@ -194,9 +195,9 @@ def probability_of_improvement(
 ) -> Improvement | None:
     """The mean over data sets of P(X > Y) + ½ P(X = Y), X a run of a and Y one of b (Agarwal et al. 2021).
 
-    All pairs of runs count. The percentile bootstrap draws the runs of each data set anew, those of a apart from those
-    of b; the data sets stay. A single run is always drawn again, so it adds nothing to the width of the interval. None
-    where no data set has runs of both.
+    All pairs of runs count. The percentile bootstrap resamples the runs of each data set, those of a and those of b
+    separately; the data sets are fixed. A single run is always drawn again, so it does not widen the interval. None if
+    no data set has runs of both.
     """
     datasets = sorted(name for name in a.keys() & b.keys() if len(a[name]) and len(b[name]))
     if not datasets:
@@ -214,9 +215,10 @@ def probability_of_improvement(
 
 
 def binomial_floor(share: float, test_graphs: int) -> float:
-    """√(p (1 − p) / n): the spread over splits of a classifier of true accuracy p from its n test graphs alone.
+    """√(p (1 − p) / n): the standard deviation over splits, for a classifier of true accuracy p, that comes only from
+    the choice of its n test graphs.
 
-    That is of graphs drawn afresh. Test sets that are each a tenth of one and the same data set spread 5 % less.
+    It holds for independent test sets. For test sets that are tenths of one data set it is 5 % smaller.
     """
     if not 0 <= share <= 1:
         raise UserError(f"an accuracy of {share} is not between 0 and 1")
@@ -236,10 +238,10 @@ def gap(
 ) -> Gap | None:
     """Our mean minus a published one, with the uncertainty of both; accuracies in shares between 0 and 1.
 
-    The published ± is taken for the standard deviation over splits, but for no less than the binomial floor at the
-    published accuracy: a ± below the floor cannot be a spread over splits, unless by chance and by little. Without a ±
-    the floor takes its place, and that of our standard error where we have one value. The variances of the two means
-    add up; the interval is Welch's, which is wider the fewer splits the spreads are known from.
+    The published ± is used as the standard deviation over splits, but at least the binomial floor at the published
+    accuracy: a ± clearly below the floor cannot be a spread over splits. Without a ±, or with a single value of ours,
+    the floor is used instead. The variances of the two means add up; the interval is Welch's, which is wider for fewer
+    splits.
 
     Metrics other than accuracy have no such floor: `test_graphs` is None, the floor 0. Without a spread on both sides
     the result is None.
@@ -261,7 +263,7 @@ def gap(
 def welch(*parts: tuple[float, float]) -> tuple[float, float]:
     """The standard error of a sum, and its degrees of freedom (Welch and Satterthwaite), from those of its parts.
 
-    A part is a variance and the degrees of freedom that it is known with, infinite for one that is not estimated.
+    A part is a variance and its degrees of freedom, which are infinite for a variance that is not estimated.
     """
     variance = sum(part for part, _ in parts)
     doubt = sum(part**2 / df for part, df in parts)
@@ -281,7 +283,7 @@ def numbers_of(values: Values) -> Floats:
 def tails(level: float) -> tuple[float, float]:
     """The two quantiles of an interval of this level."""
     if not 0 < level < 1:
-        raise UserError(f"the level of an interval is between 0 and 1, not {level}")
+        raise UserError(f"the level of an interval must be between 0 and 1, not {level}")
     return (1 - level) / 2, (1 + level) / 2
 
 
@@ -311,6 +313,6 @@ def t_quantile(p: float, df: float) -> float:
 @lru_cache(maxsize=64)
 def studentized_range_quantile(p: float, k: int) -> float:
     """The p-quantile of the range of k standard normal variables."""
-    from scipy.stats import studentized_range  # a slow import, for studies with ranks alone
+    from scipy.stats import studentized_range  # a slow import, only needed for ranks
 
     return float(studentized_range.ppf(p, k, math.inf))

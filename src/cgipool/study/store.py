@@ -75,24 +75,24 @@ class Store:
         except UserError:
             return "unknown, as its file is damaged", ""
 
-    def told(self, key: str) -> dict[str, Any]:
+    def content(self, key: str) -> dict[str, Any]:
         """Return everything stored about a finished or failed cell, as plain values; empty for any other cell."""
         return _read(self._file("cells", key)) or _read(self._file("failed", key))
 
-    def take_over(self, key: str, told: dict[str, Any]) -> None:
+    def take_over(self, key: str, content: dict[str, Any]) -> None:
         """Store what another store has about a cell."""
-        if "splits" in told:
-            self.finish(key, told["cell"], told["splits"], told["provenance"])
+        if "splits" in content:
+            self.finish(key, content["cell"], content["splits"], content["provenance"])
         else:
-            self.fail(key, told["cell"], told["reason"], told["log"])
+            self.fail(key, content["cell"], content["reason"], content["log"])
 
     def seconds(self, key: str, kind: str) -> float | None:
         """The seconds that a finished cell took, if it ran on this kind of device."""
         try:
-            told = read_record(self._file("cells", key)).provenance
+            found = read_record(self._file("cells", key)).provenance
         except UserError:
             return None
-        return float(told["seconds"]) if told.get("kind") == kind and "seconds" in told else None
+        return float(found["seconds"]) if found.get("kind") == kind and "seconds" in found else None
 
     def work(self, key: str) -> Path:
         """The training folder of a running or interrupted cell."""
@@ -130,8 +130,8 @@ class Store:
 
     def fail(self, key: str, cell: dict[str, Any], reason: str, trace: str) -> None:
         """Store the reason and the log of a failure."""
-        told = {"key": key, "cell": cell, "when": now(), "reason": reason, "log": trace}
-        write_stored(self._file("failed", key), told)
+        failure = {"key": key, "cell": cell, "when": now(), "reason": reason, "log": trace}
+        write_stored(self._file("failed", key), failure)
 
     def forget_failure(self, key: str) -> None:
         """Remove a failure, so that the cell is trained again from the start."""

@@ -1,7 +1,7 @@
-"""The files of a store: the one way in which they are written, read and checked. No torch.
+"""Write, read and check the files of a store. No torch.
 
-Every file is a JSON object with a format number and the SHA-256 of the rest. Files written before there was a digest
-have none and are read as they are.
+Every file is a JSON object with a format number and the SHA-256 of the rest. Files of earlier versions have no SHA-256
+and are read without this check.
 """
 
 import math
@@ -33,7 +33,7 @@ def check_provenance(provenance: dict[str, Any]) -> None:
 
 def check_row(row: dict[str, Any], metric: str = "accuracy") -> None:
     """Raise an error unless the row of a split has the primary metric of its task and sizes, and numbers where numbers
-    are expected. Only accuracy is always defined; an area, for example, is not if all test graphs have one label."""
+    are expected. Only accuracy is always defined; ROC-AUC, for example, is not if all test graphs have one label."""
 
     def check(values: dict[str, Any], name: str) -> None:
         if values[name] is not None or metric == "accuracy":
@@ -61,12 +61,12 @@ def parts_of(value: dict[str, Any], /, **kinds: Any) -> list[Any]:
     """Return the values of these names, in their order; raise an error unless each has its type."""
     for name, kind in kinds.items():
         if not isinstance(value[name], kind):
-            raise ValueError(f"its {name} is of another kind, {type(value[name]).__name__}")
+            raise ValueError(f"its {name} has the wrong type, {type(value[name]).__name__}")
     return [value[name] for name in kinds]
 
 
 FORMAT = 1
-"""Of the files of a store. Raised when an older reader would misread them."""
+"""The format of the files of a store. It is increased when an earlier version would misread them."""
 
 
 class OtherFormat(UserError):

@@ -17,7 +17,7 @@ from cgipool.study.cell import Cell
 from cgipool.study.claims import Claim
 from cgipool.study.estimate import predicted
 from cgipool.study.ray.cluster import able, last_line, needs_of, ray_package, room_of
-from cgipool.study.run import Outcome, Stop, Watcher, reason_of, take_in_hand
+from cgipool.study.run import Outcome, Stop, Watcher, claim_cell, reason_of
 from cgipool.study.sets import graphs_of
 from cgipool.study.store import Store
 from cgipool.training.job import Progress
@@ -34,7 +34,7 @@ TRIES = 4
 
 
 @dataclass
-class _InHand:
+class _RunningCell:
     """A cell that a task trains."""
 
     cell: Cell
@@ -68,7 +68,7 @@ class RayRunner:
         self.mailbox = _mailbox(self.ray)
         self.letters = self.mailbox.take.remote()
         self.waiting: deque[Cell] = deque()
-        self.in_hand: dict[Any, _InHand] = {}
+        self.running: dict[Any, _RunningCell] = {}
         """Running cells, by the reference to the task's result."""
         self.data: dict[str, Any] = {}
         """References to the data sets that the remaining cells need."""
@@ -92,132 +92,131 @@ class RayRunner:
 
     def _run(self, cells: Sequence[Cell]) -> None:
         self.waiting = deque(sorted(cells, key=lambda cell: -predicted(cell, self.device)))
-        while self.waiting or self.in_hand:
+        while self.waiting or self.running:
             if self.stop.due:
                 self.outcome.stopped = True
                 return
             self._fill()
-            ready, _ = self.ray.wait(list(self.in_hand), timeout=LOOK_SECONDS) if self.in_hand else ([], [])
+            ready, _ = self.ray.wait(list(self.running), timeout=LOOK_SECONDS) if self.running else ([], [])
             self._hear()
             for ref in ready:
                 self._settle(ref)
             self._leave_lost()
             self._free_stranded()
-            needed = {cell.dataset for cell in self.waiting} | {hand.cell.dataset for hand in self.in_hand.values()}
+            needed = {cell.dataset for cell in self.waiting} | {entry.cell.dataset for entry in self.running.values()}
             self.data = {name: ref for name, ref in self.data.items() if name in needed}
 
     def _fill(self) -> None:
         """Submit as many cells as Ray can train at the same time; the others stay free for other runs on the store."""
         room = max(1, room_of(self.ray, self.needs)) if self.waiting else 0
-        while self.waiting and len(self.in_hand) < room and not self.stop.due:
+        while self.waiting and len(self.running) < room and not self.stop.due:
             cell = self.waiting.popleft()
-            claim = take_in_hand(self.store, cell, self.retry_before)
+            claim = claim_cell(self.store, cell, self.retry_before)
             if isinstance(claim, str):
                 self._ended(cell, claim)
                 continue
-            hand = _InHand(cell, claim)
+            entry = _RunningCell(cell, claim)
             try:
-                self._submit(hand)
+                self._submit(entry)
             except BaseException:  # Ctrl-C included: the data set may be large
                 claim.release()
                 raise
 
-    def _submit(self, hand: _InHand) -> None:
-        cell = hand.cell
-        hand.tries += 1
+    def _submit(self, entry: _RunningCell) -> None:
+        cell = entry.cell
+        entry.tries += 1
         try:
             graphs = None if cell.dataset in self.data else graphs_of(cell)
         except Exception as error:
-            self._finish(hand, _failure(cell, reason_of(error), traceback.format_exc()))
+            self._finish(entry, _failure(cell, reason_of(error), traceback.format_exc()))
             return
         if graphs is not None:
             self.data[cell.dataset] = self.ray.put(graphs)
         given = [self.ray.put(cell), self.data[cell.dataset]]
-        ref = self._task_of(hand).remote(given, self.device, self.jobs, self.mailbox)
-        self.in_hand[ref] = hand
+        ref = self._task_of(entry).remote(given, self.device, self.jobs, self.mailbox)
+        self.running[ref] = entry
 
-    def _task_of(self, hand: _InHand) -> Any:
+    def _task_of(self, entry: _RunningCell) -> Any:
         """The task, on a node other than those to avoid. These may be idle, and Ray would choose them first."""
-        if not hand.avoids:
+        if not entry.avoids:
             return self.task
         with suppress(ValueError):  # a version of Ray without labels chooses any node
-            return self.task.options(label_selector={"ray.io/node-id": f"!in({','.join(sorted(hand.avoids))})"})
+            return self.task.options(label_selector={"ray.io/node-id": f"!in({','.join(sorted(entry.avoids))})"})
         return self.task
 
     def _hear(self) -> None:
         """Pass on the workers' reports without waiting. Reports lost with a node do not matter."""
         if not self.ray.wait([self.letters], timeout=0)[0]:
             return
-        hands = {hand.cell.key: hand for hand in self.in_hand.values()}
+        by_key = {entry.cell.key: entry for entry in self.running.values()}
         with suppress(self.ray.exceptions.RayError):
             for key, progress in self.ray.get(self.letters):
-                if key in hands:
-                    self._begins(hands[key])
+                if key in by_key:
+                    self._begins(by_key[key])
                     if progress is not None:
-                        self.watcher.epoch(hands[key].cell, Progress(*progress))
+                        self.watcher.epoch(by_key[key].cell, Progress(*progress))
         self.letters = self.mailbox.take.remote()
 
     def _settle(self, ref: Any) -> None:
         """Handle the end of a task: store its result, or submit the cell again if the task was lost or its node had
         problems."""
-        hand = self.in_hand[ref]
+        entry = self.running[ref]
         try:
-            told = self.ray.get(ref)
-            trouble, log = told.get("trouble"), told.get("log", "")
+            answer = self.ray.get(ref)
+            trouble, log = answer.get("trouble"), answer.get("log", "")
         except self.ray.exceptions.RayError as error:
-            told, trouble, log = {}, f"its worker died: {last_line(error)}", str(error)
+            answer, trouble, log = {}, f"its worker died: {last_line(error)}", str(error)
         if trouble is None:
-            del self.in_hand[ref]
-            self._finish(hand, told)
+            del self.running[ref]
+            self._finish(entry, answer)
             return
-        self.data.pop(hand.cell.dataset, None)  # it may be lost as well
-        if told.get("useless") and told["node"] not in hand.avoids:
-            hand.tries -= (
-                1  # each such node is tried once, so in the end the cell reaches a node that can train, if there is one
-            )
-        hand.avoids |= {told["node"]} if told else set()
-        if hand.avoids >= able(self.ray, self.needs):
-            if told.get("useless"):
+        self.data.pop(entry.cell.dataset, None)  # it may be lost as well
+        if answer.get("useless") and answer["node"] not in entry.avoids:
+            # Each such node is tried once, so in the end the cell reaches a node that can train, if there is one.
+            entry.tries -= 1
+        entry.avoids |= {answer["node"]} if answer else set()
+        if entry.avoids >= able(self.ray, self.needs):
+            if answer.get("useless"):
                 raise UserError(f"no node of Ray can train (is cgipool installed there?): {trouble}")
-            hand.avoids = set()
-        if hand.tries < TRIES:
-            self._submit(hand)
-            del self.in_hand[ref]  # not before: if submitting it fails, its claim must still be released
+            entry.avoids = set()
+        if entry.tries < TRIES:
+            self._submit(entry)
+            del self.running[ref]  # not before: if submitting it fails, its claim must still be released
         else:
-            del self.in_hand[ref]
+            del self.running[ref]
             self._finish(
-                hand, _failure(hand.cell, f"tried {TRIES} times without success; the last error: {trouble}", log)
+                entry, _failure(entry.cell, f"tried {TRIES} times without success; the last error: {trouble}", log)
             )
 
     def _free_stranded(self) -> None:
         """Let cells that avoid all available nodes run on them again."""
-        for ref, hand in list(self.in_hand.items()):
-            if hand.avoids and hand.avoids >= able(self.ray, self.needs):
+        for ref, entry in list(self.running.items()):
+            if entry.avoids and entry.avoids >= able(self.ray, self.needs):
                 self.ray.cancel(ref)
-                hand.avoids = set()
-                self._submit(hand)
-                del self.in_hand[ref]
+                entry.avoids = set()
+                self._submit(entry)
+                del self.running[ref]
 
-    def _finish(self, hand: _InHand, told: dict[str, Any]) -> None:
-        with hand.claim:
-            if hand.claim.look():
-                self.store.take_over(hand.cell.key, told)
-        self._begins(hand)
-        self._ended(hand.cell, "elsewhere" if hand.claim.lost else told.get("reason", "done"))
+    def _finish(self, entry: _RunningCell, answer: dict[str, Any]) -> None:
+        with entry.claim:
+            if entry.claim.look():
+                self.store.take_over(entry.cell.key, answer)
+        self._begins(entry)
+        self._ended(entry.cell, "elsewhere" if entry.claim.lost else answer.get("reason", "done"))
 
     def _leave_lost(self) -> None:
         """Leave a cell to another run that has taken it over because this one looked dead."""
-        for ref, hand in list(self.in_hand.items()):
-            if hand.claim.lost:
-                del self.in_hand[ref]
+        for ref, entry in list(self.running.items()):
+            if entry.claim.lost:
+                del self.running[ref]
                 self.ray.cancel(ref)
-                hand.claim.release()
-                self._ended(hand.cell, "elsewhere")
+                entry.claim.release()
+                self._ended(entry.cell, "elsewhere")
 
-    def _begins(self, hand: _InHand) -> None:
-        if not hand.begun:
-            hand.begun = True
-            self.watcher.begins(hand.cell)
+    def _begins(self, entry: _RunningCell) -> None:
+        if not entry.begun:
+            entry.begun = True
+            self.watcher.begins(entry.cell)
 
     def _ended(self, cell: Cell, how: str) -> None:
         self.outcome.add(cell, how)
@@ -225,10 +224,10 @@ class RayRunner:
 
     def _end(self) -> None:
         """Stop: leave running cells to the next run, and give the workers time to clean up."""
-        refs, hands = list(self.in_hand), list(self.in_hand.values())
-        self.in_hand = {}
-        for hand in hands:
-            hand.claim.release()
+        refs, entries = list(self.running), list(self.running.values())
+        self.running = {}
+        for entry in entries:
+            entry.claim.release()
         with suppress(Exception):  # whatever happens to Ray: its tasks end with this process
             for ref in refs:
                 self.ray.cancel(ref)
@@ -238,7 +237,7 @@ class RayRunner:
 
 
 def _failure(cell: Cell, reason: str, log: str) -> dict[str, Any]:
-    """A failure in the form of `Store.told`."""
+    """A failure in the form of `Store.content`."""
     return {"cell": cell.config, "reason": reason, "log": log}
 
 
@@ -248,12 +247,12 @@ def _task(ray: Any, options: dict[str, Any]) -> Any:
     def train_cell(given: list[Any], device: str, jobs: int, mailbox: Any) -> dict[str, Any]:
         """Defined here it is pickled by value, so it can also report that a node lacks the package."""
         try:
-            from cgipool.study.ray.worker import train_or_tell
+            from cgipool.study.ray.worker import train_or_report
         except ImportError as error:
             import ray
 
             return {"trouble": str(error), "node": ray.get_runtime_context().get_node_id(), "log": "", "useless": True}
-        return train_or_tell(given, device, jobs, mailbox)
+        return train_or_report(given, device, jobs, mailbox)
 
     return ray.remote(**options)(train_cell)
 

@@ -53,8 +53,8 @@ class _Guest(Runner):
 
 
 def train_cell(cell: Cell, graphs: GraphSet, device: str, jobs: int, mailbox: Any) -> dict[str, Any]:
-    """Train a cell from its start. Return it in the form of `Store.told`, finished or failed. Errors of the machine are
-    raised."""
+    """Train a cell from its start. Return it in the form of `Store.content`, finished or failed. Errors of the machine
+    are raised."""
     with _noticing_cancellation(), tempfile.TemporaryDirectory(prefix="cgipool-") as folder:
         store = Store(Path(folder))
         runner = _Guest(store, device, jobs=jobs, watcher=_Sender(mailbox))
@@ -66,10 +66,10 @@ def train_cell(cell: Cell, graphs: GraphSet, device: str, jobs: int, mailbox: An
                 child
             ) in multiprocessing.active_children():  # if cancelled, the processes of several jobs still write there
                 child.join()
-        return store.told(cell.key)
+        return store.content(cell.key)
 
 
-def train_or_tell(given: list[Any], device: str, jobs: int, mailbox: Any) -> dict[str, Any]:
+def train_or_report(given: list[Any], device: str, jobs: int, mailbox: Any) -> dict[str, Any]:
     """Train a cell, given references to it and its graphs; if the node has problems, return them and the node's id."""
     import ray
 
