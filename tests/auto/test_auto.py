@@ -24,6 +24,7 @@ from cgipool.cli import main
 from cgipool.data import GraphSet
 from cgipool.errors import UserError
 from cgipool.inference.fitted import FittedModel
+from cgipool.pool import METHODS
 from cgipool.training.folder import alone_in
 from cgipool.training.recipe import Recipe
 
@@ -63,6 +64,15 @@ def test_molecules_have_their_own_candidates_as_far_as_the_budget_allows() -> No
     hasty = candidates_for(molecules, budget=1.0)  # 100 molecules take longer than a quarter of a second
     assert not any("rdkit" in each.name or each.recipe.rdkit_descriptors for each in hasty)
     assert any(each.recipe.conv == "gine" for each in hasty)
+
+
+def test_methods_too_slow_for_a_large_set_are_no_candidates(graphs: GraphSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(METHODS, "wl-oa", replace(METHODS["wl-oa"], most_graphs=graphs.n_graphs - 1))
+    slow = replace(METHODS["wl"], pair_seconds=1.0)
+    assert [each.name for each in candidates_for(graphs)[:2]] == [BASELINE, "wl"]
+    monkeypatch.setitem(METHODS, "wl", slow)
+    assert "wl" in [each.name for each in candidates_for(graphs)], "without a budget nothing is too slow"
+    assert "wl" not in [each.name for each in candidates_for(graphs, budget=60.0)]
 
 
 def test_candidates_for_directed_graphs_read_directions() -> None:
@@ -154,7 +164,7 @@ def test_a_search_goes_on_where_it_stopped(graphs: GraphSet, tmp_path: Path, mon
     monkeypatch.setattr(searching, "train", real)
     whole = fit_auto(graphs, tmp_path / "t", budget=1e4, candidates=few(BASELINE, "none"))
     assert [row["score"] for row in one.table] == [row["score"] for row in whole.table]
-    with pytest.raises(UserError, match="holds a search of other data or settings"):
+    with pytest.raises(UserError, match="holds a search with other data or settings"):
         fit_auto(graphs, tmp_path / "s", budget=1e4, candidates=few(BASELINE, "topk"))
 
 
@@ -239,8 +249,8 @@ def test_a_spent_budget_still_gives_a_model(graphs: GraphSet, tmp_path: Path) ->
     ("change", "message"),
     [
         (lambda graphs: graphs.subset(range(29)), "has 29 graphs; --auto needs at least 30"),
-        (lambda graphs: replace(graphs, y=np.zeros_like(graphs.y)), "has one class only"),
-        (lambda graphs: graphs.with_targets(np.ones(len(graphs)), None, "regression"), "one value only"),
+        (lambda graphs: replace(graphs, y=np.zeros_like(graphs.y)), "has only one class"),
+        (lambda graphs: graphs.with_targets(np.ones(len(graphs)), None, "regression"), "only one value"),
     ],
 )
 def test_data_that_cannot_be_searched(graphs: GraphSet, tmp_path: Path, change: object, message: str) -> None:
@@ -306,7 +316,7 @@ def test_the_command(
     out = tmp_path / "model.safetensors"
     assert main(["fit", str(tmp_path / "set"), "--auto", "--budget", "1h", "--out", str(out)]) == 0
     shown = capsys.readouterr().out
-    assert "to expect: accuracy" in shown
+    assert "expected: accuracy" in shown
     assert "chosen: " in shown
     assert (tmp_path / "model.html").is_file()
     assert not (tmp_path / "model.safetensors.auto").exists()

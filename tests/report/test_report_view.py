@@ -229,7 +229,7 @@ def test_a_file_that_is_no_study_is_told_and_left_out(tmp_path: Path, change: di
     book = read_book(tmp_path)
     assert [study.name for study in book.studies] == ["sound"]
     assert len(book.problems) == 1
-    assert "odd.json is no study of this format" in book.problems[0]
+    assert "odd.json is not a valid study record" in book.problems[0]
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_a_file_that_is_no_cell_is_told_and_left_out(tmp_path: Path, change: dic
     book = read_book(tmp_path)
     assert list(book.records) == [sound.stem]
     assert len(book.problems) == 1
-    assert f"{odd.name} is no cell of this format" in book.problems[0]
+    assert f"{odd.name} is not a valid cell record" in book.problems[0]
 
 
 def test_a_cell_of_another_version_is_known_as_such(tmp_path: Path):

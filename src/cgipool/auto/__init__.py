@@ -1,1 +1,1 @@
-"""`cgipool fit --auto`: try baselines, classical methods and networks in a budget, and keep the best in one model."""
+"""`cgipool fit --auto`: try a baseline, classical methods and networks within a time budget, and blend the best."""

@@ -9,13 +9,13 @@ from typing import Any, NoReturn
 
 
 class OutOfTime(Exception):
-    """A training reached the end of its share of the budget."""
+    """A training used up its share of the budget."""
 
 
 @contextmanager
 def alarm(seconds: float, error: Exception) -> Iterator[None]:
-    """Raise an error in this context after some seconds, as soon as Python runs again. There is no limit outside of the
-    main thread, and where the system has no timers."""
+    """Raise an error in this context after some seconds, as soon as Python code runs. Outside the main thread, and on
+    systems without timers, there is no limit."""
     main = threading.current_thread() is threading.main_thread()
     if not math.isfinite(seconds) or not main or not hasattr(signal, "setitimer"):
         yield

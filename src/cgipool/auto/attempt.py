@@ -1,4 +1,4 @@
-"""What a search of `fit --auto` knows of a candidate, and what it finds."""
+"""The state of a candidate in a search of `fit --auto`, and the result of a search."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,13 +16,13 @@ class Attempt:
 
     candidate: Candidate
     recipe: Recipe | None = None
-    """Its settings with the epochs that fit into the budget, once it was trained in full."""
+    """Its settings, with the number of epochs that fits into the budget; None before its first full training."""
     answers: dict[int, NDArray[np.float64]] = field(default_factory=dict)
-    """By fold, [n, O] predictions for the graphs of the fold, from a full training."""
+    """By fold, [n, O] the predictions of a fully trained model for the graphs of the fold."""
     homes: dict[int, Path] = field(default_factory=dict)
     """By fold, the folder of the trained model."""
     scores: list[float] = field(default_factory=list)
-    """The metric after each rung that it was part of."""
+    """The metric after each rung that it reached."""
     seconds: float = 0.0
     slow: bool = False
     """Whether it was left out because of the budget."""
@@ -35,9 +35,9 @@ class Found:
     """The result of a search."""
 
     finalists: list[Attempt]
-    """The trials that were scored on all of `folds`, the best first."""
+    """The trials that were scored on all of `folds`, best first."""
     rest: list[Attempt]
-    """The others, those that were not trained to the end last."""
+    """The other trials; those whose training was not completed come last."""
     folds: list[int]
     """The folds that all finalists finished."""
     dev: NDArray[np.int64]

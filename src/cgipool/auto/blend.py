@@ -1,8 +1,8 @@
-"""Which finalists of a search make up the model, and how often each counts.
+"""Choose the finalists of a search that form the model, and their weights.
 
 Greedy forward selection with replacement (Caruana et al.: Ensemble Selection from Libraries of Models. ICML 2004) on
 predictions for graphs that the models were not trained on. It starts with the best finalist alone and stops when no
-addition helps, so the result never scores worse than that one.
+addition improves the score, so the result never scores worse than that finalist.
 """
 
 from collections import Counter
@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 Doubles = NDArray[np.float64]
 
 PICKS = 8
-"""How many finalists are added at most; one may be added several times."""
+"""Maximum number of additions; a finalist may be added several times."""
 
 LEAST = 1e-9
 """The smallest gain that counts."""
 
 
 def chosen(answers: Sequence[Doubles], value: Callable[[Doubles], float]) -> dict[int, int]:
-    """How often each finalist counts, by its place, from predictions [n, O] of each; `value` is larger if better."""
+    """The weight of each finalist, by its index, from the predictions [n, O] of each; `value` is larger if better."""
     best = max(range(len(answers)), key=lambda place: (value(answers[place]), -place))
     picked, total, reached = [best], answers[best].copy(), value(answers[best])
     while len(picked) < PICKS:

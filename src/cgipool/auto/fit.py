@@ -1,4 +1,4 @@
-"""`fit --auto` from graphs to one model: search, blend, estimate."""
+"""`fit --auto`: search for the best candidates, blend them, and estimate the result."""
 
 import math
 import re
@@ -31,28 +31,28 @@ from cgipool.training.folder import alone_in
 from cgipool.training.run import check_device
 
 TEST_TO_TRAIN = 1.0 / (FOLDS - 1) / (1.0 - STOPPING)
-"""Graphs of a fold by those that its models train on."""
+"""The number of graphs of a fold over the number that its models are trained on."""
 
 DRAWS = 200
-"""Resamples of the held-out graphs for the interval of the estimate."""
+"""Number of bootstrap samples of the held-out graphs for the interval of the estimate."""
 
 LEAST_SECONDS = 10.0
-"""A shorter budget is too small for one network."""
+"""The smallest budget; a shorter one is too small for one network."""
 
 
 @dataclass(frozen=True)
 class AutoResult:
-    """A model and how it came about."""
+    """A model and how it was found."""
 
     model: FittedModel
     table: list[dict[str, Any]]
     """A row for each candidate, the best first."""
     crossed: ModelEvaluation
-    """The model's predictions for the graphs that it was searched on, each by members that were not trained on it."""
+    """Predictions for the graphs of the search, each by members of the model that were not trained on it."""
     estimate: dict[str, Any]
-    """The metrics on the graphs that were held out; `low` and `high` bound the one that was optimised."""
+    """The metrics on the held-out graphs; `low` and `high` are the interval of the one that was optimised."""
     curve: list[tuple[int, float]]
-    """How the best candidate does with fewer training graphs: their number, and the mean metric over folds."""
+    """The learning curve of the best candidate: numbers of training graphs, and the mean metric over folds."""
     searched: GraphSet
     """The graphs of `crossed`, in its order."""
 
@@ -71,8 +71,8 @@ def fit_auto(
 ) -> AutoResult:
     """Search for the best model of a data set within `budget` seconds.
 
-    The search is kept in `folder`: interrupted, the same call continues. Without a folder it is not kept. `say` is told
-    each result, `doing` what is being trained.
+    The search is saved in `folder`, so that the same call continues an interrupted search; without a folder it is not
+    saved. `say` is called with each result, and `doing` with what is being trained.
     """
     check_device(device)
     check_metric(graphs.task, metric)
@@ -97,7 +97,7 @@ def _place_of(folder: str | Path | None) -> Iterator[Path]:
 
 
 def _blended(search: AutoSearch, found: Found) -> AutoResult:
-    """The best blend of the finalists, and what to expect of it."""
+    """The best blend of the finalists, and an estimate of its performance."""
     graphs, ids = search.graphs, np.concatenate([search.folds[fold].test for fold in found.folds])
     targets = search.task.targets(graphs, ids)
 
@@ -131,7 +131,7 @@ def _parts(search: AutoSearch, found: Found, trial: Attempt) -> list[FittedModel
 
 
 def _about(search: AutoSearch, found: Found, counts: dict[int, int], validation: dict[str, Any]) -> dict[str, Any]:
-    """What a model file says of its training."""
+    """The description of the training in the model file."""
     plain = {name: value for name, value in validation.items() if isinstance(value, float)}
     return {
         "dataset": search.graphs.name,
@@ -148,7 +148,7 @@ def _about(search: AutoSearch, found: Found, counts: dict[int, int], validation:
 def estimated(
     model: FittedModel, held: GraphSet, metric: str, classes: Classes | None = None, seed: int = 0
 ) -> dict[str, Any]:
-    """Every metric on graphs that no choice has seen, and a 95 % bootstrap interval of the one that was optimised."""
+    """All metrics on the held-out graphs, and a 95 % bootstrap interval of the one that was optimised."""
     targets, answers = model.labels_of(held), model.predictions(held)
     every = shown(model.task.evaluate(targets, answers), classes)
     found = {name: value for name, value in every.items() if isinstance(value, float)}
@@ -197,7 +197,7 @@ def _by_fold(search: AutoSearch, found: Found, trial: Attempt) -> dict[int, floa
 
 
 def seconds_of(budget: str | float) -> float:
-    """The seconds of a budget: a number of them, or a text such as 90s, 5m or 2h."""
+    """A budget in seconds, from a number of seconds or a text such as 90s, 5m or 2h."""
     if isinstance(budget, str):
         match = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)\s*([smh])", budget.strip().lower())
         if match is None:

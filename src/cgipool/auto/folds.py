@@ -1,4 +1,4 @@
-"""What a search of `fit --auto` trains and scores on: folds, and graphs that are held out from every choice."""
+"""The folds that a search of `fit --auto` trains and scores on, and the graphs that are held out from every choice."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,10 +9,10 @@ from cgipool.errors import UserError, counted
 
 FOLDS = 5
 HELD_OUT, STOPPING = 0.1, 0.1
-"""Shares of the graphs: for the estimate at the end, and of each fold's training graphs for early stopping."""
+"""The share of the graphs for the final estimate, and the share of each fold's training graphs for early stopping."""
 
 FEWEST = 30
-"""Graphs that a search needs."""
+"""Minimum number of graphs for a search."""
 
 
 def check_data(graphs: GraphSet) -> None:
@@ -21,13 +21,13 @@ def check_data(graphs: GraphSet) -> None:
         raise UserError(f"{graphs.name} has {counted(graphs.n_graphs, 'graph')}; --auto needs at least {FEWEST}")
     if graphs.task == "classification":
         if np.count_nonzero(np.bincount(graphs.y, minlength=1)) < 2:
-            raise UserError(f"{graphs.name} has one class only; there is nothing to learn")
+            raise UserError(f"{graphs.name} has only one class, so there is nothing to learn")
     elif not any(len(np.unique(column[~np.isnan(column)])) > 1 for column in np.asarray(graphs.targets).T):
-        raise UserError(f"{graphs.name}: every target column has one value only; there is nothing to learn")
+        raise UserError(f"{graphs.name}: every target column has only one value, so there is nothing to learn")
 
 
 def folds_of(graphs: GraphSet, dev: NDArray[np.int64], seed: int) -> list[Split]:
-    """The folds of the graphs searched on, as splits: the fold is the test part."""
+    """The folds of the graphs `dev` as splits, whose test part is the fold."""
     folds = []
     for split in fold_splits(graphs.subset(dev), FOLDS, seed):
         rest = np.sort(np.concatenate([split.train, split.val]))

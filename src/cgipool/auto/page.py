@@ -1,4 +1,4 @@
-"""The page that `fit --auto` writes: what was chosen and why, and what to expect of it."""
+"""The page that `fit --auto` writes: the chosen model, the reasons for it, and its expected performance."""
 
 from collections.abc import Sequence
 from html import escape
@@ -51,7 +51,7 @@ def _expect(found: AutoResult, metric: str) -> str:
 
 
 def _why(found: AutoResult, metric: str) -> str:
-    """What was chosen and why, in one paragraph."""
+    """The choice and its reasons, in one paragraph."""
     rows = found.table
     members, best = [row for row in rows if row["counts"]], rows[0]
     names = _listed([_called(row) + (f" (× {row['counts']})" if row["counts"] > 1 else "") for row in members])
@@ -83,7 +83,7 @@ def _about_numbers(found: AutoResult) -> str:
 
 
 def _called(row: dict[str, Any]) -> str:
-    """A candidate in words: its method's title, and its name."""
+    """The name of a candidate, with the title of its method."""
     title = METHODS[row["method"]].title if row["method"] in METHODS and not _is_constant(row) else ""
     name = f"<b>{escape(row['name'])}</b>"
     return f"{name} ({escape(title)})" if title else name
@@ -99,7 +99,7 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _ranking(rows: Sequence[dict[str, Any]], metric: str) -> str:
-    """The candidates, the best first, with the difference of each finalist to the best and its interval."""
+    """The candidates, best first, with the difference of each finalist to the best one and its interval."""
     title = KNOWN[metric].title + (", %" if KNOWN[metric].percent else "")
     heads = ["candidate", title, "difference to the best", "95 % interval", "scored on", "in the model", "seconds"]
     shown = [row for row in rows if row["note"] != NOT_TRIED]

@@ -1,4 +1,4 @@
-"""Rare classes in `fit --auto`: the metric by which candidates are chosen, and candidates that weigh rare classes."""
+"""Rare classes in `fit --auto`: the metric to optimise, and candidates that give rare classes more weight."""
 
 from collections.abc import Sequence
 
@@ -9,13 +9,14 @@ from cgipool.data.graphs import GraphSet
 from cgipool.task.metrics import classes_of
 
 RARE = 0.1
-"""A positive class is rare below this share of the graphs; one of more than two, below this share of its even one."""
+"""The positive class is rare if its share of the graphs is below this. Of more than two classes, one is rare if its
+share is below twice this fraction of an equal share."""
 
 RARE_METRIC = "pr_auc"
 """With rare classes, accuracy rewards a model that never predicts them, and ROC-AUC counts easy negatives."""
 
 CHANGES = ({"class_weight": "balanced"}, {"focal": 2.0}, {"balanced_batches": True})
-"""What is tried for rare classes."""
+"""Changes of the settings to try for rare classes."""
 
 NETWORKS = ("none, conv=gine, rdkit_descriptors", "none")
 """The first of these that is among the candidates is also tried with all changes."""
@@ -37,7 +38,7 @@ def has_rare_classes(graphs: GraphSet) -> bool:
 
 
 def rare_candidates(graphs: GraphSet, among: Sequence[Candidate]) -> list[Candidate]:
-    """Candidates that weigh rare classes, beside those given; none if no class is rare."""
+    """Additional candidates that give rare classes more weight; none if no class is rare."""
     if not has_rare_classes(graphs):
         return []
     names = [candidate.name for candidate in among]
@@ -58,6 +59,7 @@ def rare_candidates(graphs: GraphSet, among: Sequence[Candidate]) -> list[Candid
 
 
 def _watched(graphs: GraphSet) -> str:
-    """What early stopping watches: areas of two classes are those of class 1, and only ROC-AUC is the same for both."""
+    """The metric for early stopping. PR-AUC is that of class 1; if class 0 is positive, ROC-AUC is used, which is the
+    same for both classes."""
     other = graphs.targets is None and classes_of(graphs).positive == 0
     return "roc_auc" if other else RARE_METRIC

@@ -1,9 +1,9 @@
 """The search of `fit --auto`: successive halving over candidates on cross-validation folds, within a budget of time.
 
-A tenth of the graphs is held out and looked at once, at the very end. The others form folds: in fold i a candidate
-trains on the rest, less a tenth that early stopping watches, and is scored on the fold. First all candidates see one
-fold, networks with a quarter of their epochs; the better half goes on to two folds, the best few to all. Every graph is
-then scored once by models that were not trained on it, and these models, one per fold, are the members of the result.
+A tenth of the graphs is held out and evaluated once, at the very end. The others form folds: in fold i a candidate is
+trained on the rest, except a tenth for early stopping, and scored on the fold. First all candidates are scored on one
+fold, networks with a quarter of their epochs; the better half continues on two folds, the best few on all. Every graph
+is then predicted once by models that were not trained on it; these models, one per fold, are the members of the result.
 """
 
 import json
@@ -44,10 +44,10 @@ CURVE = (0.25, 0.5)
 
 FINALISTS = 4
 RUNGS = (0.3, 0.9)
-"""The share of the budget for the first look, and for all but the learning curve."""
+"""The share of the budget for the first look, and for everything except the learning curve."""
 
 FEWEST_EPOCHS = 3
-"""A network that cannot be trained for so long is left out."""
+"""A network is left out if the budget does not allow this many epochs."""
 
 CLASSICAL_SHARE = 0.25
 """The share of the budget that one training of a classical method may take."""
@@ -57,7 +57,7 @@ NOT_TRIED = "not tried: the budget was spent"
 
 
 class AutoSearch:
-    """One search in its folder. Stopped at any time, the same search in the same folder goes on."""
+    """One search in its folder. It can be interrupted at any time; the same search in the same folder continues."""
 
     def __init__(
         self,
@@ -87,11 +87,11 @@ class AutoSearch:
 
     @property
     def spent(self) -> float:
-        """Seconds since the search began, those of earlier starts included."""
+        """Seconds that the search has taken, including earlier runs."""
         return self._before + time.monotonic() - self._began
 
     def run(self) -> Found:
-        """Search until the last rung is over or the budget is spent."""
+        """Search until the last rung is finished or the budget is spent."""
         sides = f"{counted(len(self.dev), 'graph')} to search on, {len(self.held):,} held out"
         self.say(f"{self.graphs.name}: {sides}; first look at {counted(len(self.trials), 'candidate')}")
         self._rung([0], self.trials, RUNGS[0], len(self.trials), short=True)
@@ -102,10 +102,10 @@ class AutoSearch:
         finalists = self._best([trial for trial in better if 1 in trial.answers] or better, FINALISTS)
         self.say(f"{counted(len(finalists), 'finalist')} on all {FOLDS} folds:")
         for fold in range(2, FOLDS):
-            self._rung([fold], finalists, RUNGS[1], (FOLDS - fold) * len(finalists), told=fold == FOLDS - 1)
+            self._rung([fold], finalists, RUNGS[1], (FOLDS - fold) * len(finalists), announce=fold == FOLDS - 1)
         for fold in range(1, FOLDS):
             baselines = [trial for trial in self.trials if trial.candidate.is_baseline]
-            self._rung([fold], baselines, 1.0, 1, told=False)
+            self._rung([fold], baselines, 1.0, 1, announce=False)
         return self._found(finalists)
 
     def _rung(
@@ -115,10 +115,10 @@ class AutoSearch:
         share: float,
         planned: int,
         short: bool = False,
-        told: bool = True,
+        announce: bool = True,
     ) -> None:
-        """Train some trials on some folds, one after another, within a share of the budget. `planned` is the number of
-        trainings that the share is meant for."""
+        """Train some trials on some folds, one after another, within a share of the budget. The share is
+        divided among `planned` trainings."""
         for trial in trials:
             for fold in folds:
                 if trial.reason or fold in trial.answers:
@@ -129,12 +129,12 @@ class AutoSearch:
                     trial.reason = "stopped: the budget was spent" if trial.scores else NOT_TRIED
                     break
                 self._train(trial, fold, short, seconds)
-            if told and not trial.reason:
+            if announce and not trial.reason:
                 seen = f"{len(trial.answers) or 1} of {FOLDS} folds"
                 self.say(f"{trial.candidate.name}: {described(self.metric, trial.scores[-1])} on {seen}")
 
     def _train(self, trial: Attempt, fold: int, short: bool, seconds: float) -> None:
-        """Train a trial on a fold, or read the result if it is there; an error ends this trial alone."""
+        """Train a trial on a fold, or read its stored result; an error ends only this trial."""
         candidate, began, split = trial.candidate, time.monotonic(), self.folds[fold]
         self.doing(f"{candidate.name}, fold {fold + 1} of {FOLDS}")
         try:
@@ -164,14 +164,14 @@ class AutoSearch:
         return self.folder / f"{_plain(candidate.name)}-{fold}{'-short' if short else ''}"
 
     def _is_done(self, trial: Attempt, fold: int, short: bool) -> bool:
-        """Whether an earlier start of the search finished this training, so that it only needs to be read."""
+        """Whether an earlier run of the search finished this training, so that its result can be read."""
         place = self._place(trial.candidate, fold, short and trial.candidate.is_network)
         return (split_folder(place, self.folds[fold].index) / RESULT).is_file()
 
     def _recipe(self, trial: Attempt, short: bool, seconds: float) -> tuple[Recipe, float]:
-        """The settings of a training that may take so long, and the seconds it is expected to take. A network has as
-        many epochs as fit, up to its recipe's. What was decided is kept, so that all folds, and a search that goes on,
-        train alike."""
+        """The settings of a training that may take `seconds`, and its expected duration. A network gets as many epochs
+        as fit, at most those of its recipe. The decision is stored, so that all folds and a resumed search use the same
+        settings."""
         candidate = trial.candidate
         if not candidate.is_network:
             return candidate.recipe, 0.0
@@ -193,7 +193,7 @@ class AutoSearch:
         return candidate.recipe.but(epochs=epochs), start + epochs * epoch
 
     def _epoch_seconds(self, candidate: Candidate) -> tuple[float, float]:
-        """How long an epoch of a candidate takes, and the rest of a training; measured once."""
+        """The seconds of an epoch of a candidate, and of the rest of a training; measured once."""
         known = self._state["epoch_seconds"]
         if candidate.name not in known:
             began, ends = time.monotonic(), list[float]()
@@ -227,13 +227,13 @@ class AutoSearch:
         run: dict[str, Any] = {"method": candidate.method, "recipe": recipe, "splits": [split], "seed": self.seed}
         limit = deadline - self.spent if self._has_scores() and not candidate.is_network else math.inf
         with warnings.catch_warnings(), alarm(limit, OutOfTime(TOO_LONG)):
-            warnings.simplefilter("ignore", UnusedDataWarning)  # another candidate may read what this one does not
+            warnings.simplefilter("ignore", UnusedDataWarning)  # another candidate may use these data
             train(self.graphs, **run, device=self.device, out=out, resume=out.exists(), tell=tell)
         return read_probabilities(split_folder(out, split.index))
 
     def curve(self, trial: Attempt, folds: Sequence[int]) -> list[tuple[int, float]]:
-        """How a trial does when it is trained on fewer graphs: their number, and the mean of the metric over as many
-        folds as the budget allows. Empty if it does not allow one."""
+        """The learning curve of a trial: numbers of training graphs, and the mean metric over as many folds as the
+        budget allows. Empty if it allows none."""
         found: list[list[float]] = []
         for fold in folds:
             split = self.folds[fold]
@@ -253,7 +253,7 @@ class AutoSearch:
         return list(zip(counts, np.mean(found, axis=0).tolist(), strict=True)) if found else []
 
     def score(self, folds: Sequence[int], answers: dict[int, NDArray[np.float64]]) -> float:
-        """The metric of predictions for the graphs of some folds, all together."""
+        """The metric of predictions for the graphs of some folds, taken together."""
         ids = np.concatenate([self.folds[fold].test for fold in folds])
         given = np.concatenate([answers[fold] for fold in folds])
         return self.value(self.task.targets(self.graphs, ids), given)
@@ -269,7 +269,7 @@ class AutoSearch:
         return value if self.task.metrics[self.metric].higher else -value
 
     def _best(self, among: Sequence[Attempt], count: int) -> list[Attempt]:
-        """The best of some trials; the best network and the best that is not one are always chosen."""
+        """The best of some trials; always includes the best network and the best other method."""
         going = [t for t in among if t.scores and not t.reason and not t.candidate.is_baseline]
         going.sort(key=lambda trial: -self.better(trial.scores[-1]))
         chosen = list({trial.candidate.is_network: trial for trial in reversed(going)}.values())
@@ -277,7 +277,7 @@ class AutoSearch:
         return sorted(chosen, key=lambda trial: -self.better(trial.scores[-1]))
 
     def _found(self, finalists: list[Attempt]) -> Found:
-        """The finalists by their scores on the folds that all of them finished, then the others."""
+        """The finalists, sorted by their scores on the folds that all of them finished, then the others."""
         finalists = [trial for trial in finalists if trial.answers]
         if not finalists:  # the budget ended in the first rung: classical methods were trained in full there
             finalists = [trial for trial in self.trials if trial.answers]
@@ -299,7 +299,7 @@ class AutoSearch:
             raise UserError(f"no candidate could be trained{more} ({excerpt(reasons, 600)})")
 
     def _stored(self) -> dict[str, Any]:
-        """What earlier starts of the same search decided and how long they took."""
+        """The decisions of earlier runs of the same search, and how long they took."""
         path, about = self.folder / STATE, {"content": content_read(self.graphs, edges=True), "seed": self.seed}
         about |= {"metric": self.metric, "candidates": [trial.candidate.name for trial in self.trials]}
         if not path.exists():
@@ -311,7 +311,7 @@ class AutoSearch:
             return state
         held = read_json(path)
         if {name: held.get(name) for name in about} != about:
-            raise UserError(f"{self.folder} holds a search of other data or settings; --overwrite replaces it")
+            raise UserError(f"{self.folder} holds a search with other data or settings; --overwrite replaces it")
         return held
 
     def _note(self) -> None:

@@ -1,6 +1,7 @@
-"""Classical methods: no network, but features that are computed once and a model of scikit-learn.
+"""Classical methods: features that are computed once, and a model of scikit-learn instead of a network.
 
-Each fits on the training graphs of a split, chooses its settings by the validation graphs, and is kept as plain arrays.
+Each is fitted on the training graphs of a split, chooses its settings on the validation graphs, and is stored as plain
+arrays.
 """
 
 from cgipool.classical.base import Classical, Examples, Fitted

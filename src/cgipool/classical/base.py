@@ -1,4 +1,4 @@
-"""What every classical method can do, and what it learns from.
+"""The interface of a classical method, and the data that it is fitted on.
 
 Shapes: G graphs of a data set, n graphs, O outputs of the task (classes or target columns).
 """
@@ -20,25 +20,25 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Examples:
-    """The graphs of a split that a method may learn from, and the settings that it reads."""
+    """The graphs of a split that a method is fitted on, and the settings that it reads."""
 
     graphs: GraphSet
     """The whole data set."""
     train: Ints
     """Numbers of the training graphs."""
     val: Ints
-    """Numbers of the graphs by which settings are chosen."""
+    """Numbers of the validation graphs, by which settings are chosen."""
     task: Task
     labels: bool = True
-    """Whether nodes start with their labels; otherwise with their degree."""
+    """Whether nodes start with their labels (otherwise with their degrees)."""
     edge_labels: bool = True
-    """Whether edge labels are used, where there are any."""
+    """Whether edge labels are used if there are any."""
     class_weight: str | None = None
     """None or "balanced"."""
     sample_weight: NDArray[Any] | None = None
     """[G] the weight of each graph."""
     seed: int = 0
-    """Of all random draws."""
+    """Seed of all random draws."""
 
     def weights(self, ids: Ints) -> Doubles | None:
         """[n] the weights of some graphs."""
@@ -47,7 +47,7 @@ class Examples:
 
 @dataclass(frozen=True)
 class Fitted:
-    """A fitted model: everything that predictions need, as plain arrays."""
+    """A fitted model: everything that is needed for predictions, as plain arrays."""
 
     arrays: Arrays
     choice: dict[str, float]
@@ -55,13 +55,13 @@ class Fitted:
 
 
 class Classical(Protocol):
-    """A classical method. Its objects hold no state: what was learned is in the arrays."""
+    """A classical method. Its objects are stateless: a fitted model is a set of arrays."""
 
     def prepare(self, graphs: GraphSet) -> None:
-        """Compute the features that processes share through the cache."""
+        """Compute the features in advance, so that processes find them in the cache."""
 
     def fit(self, examples: Examples) -> Fitted:
-        """Learn from the training graphs; choose settings by the validation graphs."""
+        """Fit on the training graphs; choose settings on the validation graphs."""
 
     def predict(self, arrays: Arrays, graphs: GraphSet, task: Task) -> Doubles:
         """[G, O] probabilities, or values in the units of the targets."""
@@ -71,9 +71,9 @@ class Classical(Protocol):
 
 
 def score(examples: Examples, predictions: Doubles) -> float:
-    """The task's primary metric on the validation graphs, turned so that larger is better.
+    """The task's primary metric on the validation graphs, with its sign changed if lower is better.
 
-    Where it is not defined (an area, if all have the same value), the log loss; without a known target −∞.
+    If it is not defined (such as ROC-AUC with one class only), minus the log loss; without known targets −∞.
     """
     task = examples.task
     found = task.evaluate(task.targets(examples.graphs, examples.val), predictions)

@@ -1,4 +1,4 @@
-"""From decisions of a support vector machine to probabilities, by its validation graphs.
+"""Turn decision values of a support vector machine into probabilities, fitted on the validation graphs.
 
 Shapes: n graphs, C classes.
 """
@@ -14,10 +14,10 @@ from cgipool.task.base import Task
 Doubles = NDArray[np.float64]
 
 ABSENT = -1e4
-"""The decision for a class without training graphs."""
+"""The decision value for a class without training graphs."""
 
 WIDEST = 4.0
-"""A scale is between e^-4 and e^4: decisions without one error would ask for an infinite one."""
+"""Scales are limited to e^-4 … e^4: without any error on the validation graphs the best scale would be infinite."""
 
 
 def temperature(decision: Doubles, y: NDArray[np.int64]) -> float:
@@ -35,7 +35,7 @@ def temperature(decision: Doubles, y: NDArray[np.int64]) -> float:
 def platt(decision: Doubles, target: Doubles) -> tuple[float, float]:
     """Scale a and shift b of the probabilities sigmoid(a f + b) [n] of a label, with Platt's smoothed targets.
 
-    Graphs with an unknown target (NaN) do not count; where only one value is known, decisions stay as they are.
+    Graphs with an unknown target (NaN) are ignored. If only one value occurs, a is 1 and b is 0.
     """
     known = ~np.isnan(target)
     f, one = decision[known], target[known] > 0.5
@@ -55,14 +55,14 @@ def platt(decision: Doubles, target: Doubles) -> tuple[float, float]:
 
 
 def outcome(task: Task, decision: Doubles) -> Doubles:
-    """[n, O] predictions from decisions."""
+    """[n, O] predictions from decision values."""
     if task.name == "classification":
         return softmax(decision, axis=1)
     return expit(decision) if task.name == "multilabel" else decision
 
 
 def calibrated(examples: Examples, weight: Doubles, bias: Doubles, decision: Doubles) -> tuple[Doubles, Doubles]:
-    """Weights and biases whose decisions on the validation graphs are calibrated; values are left as they are."""
+    """Weights and biases whose decision values are calibrated on the validation graphs; unchanged for regression."""
     targets = examples.task.targets(examples.graphs, examples.val)
     if examples.task.name == "classification":
         scale = temperature(decision, targets)

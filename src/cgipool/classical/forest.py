@@ -19,15 +19,15 @@ from cgipool.task.base import Task
 TREES = 500
 
 LEAF = -1
-"""The column of a node that asks nothing."""
+"""The column of a leaf, which tests none."""
 
 ARRAYS = ("root", "target", "column", "threshold", "left", "right", "value", "width")
 
 
 class Forest:
-    """A forest of `TREES` trees with scikit-learn's settings; nothing is chosen by the validation graphs.
+    """A forest of `TREES` trees with scikit-learn's settings; the validation graphs are not used.
 
-    Several columns of targets have a forest each, of the graphs whose value is known.
+    Each target column has its own forest, fitted on the graphs whose value is known.
     """
 
     def __init__(self, title: str, features: Features, extra: bool = False) -> None:
@@ -43,7 +43,7 @@ class Forest:
         self.features(graphs)
 
     def fit(self, examples: Examples) -> Fitted:
-        """Learn from the training graphs."""
+        """Fit on the training graphs."""
         check_molecules(examples.graphs, self.title)
         x, task = self.features(examples.graphs), examples.task
         targets = task.targets(examples.graphs, examples.train)
@@ -57,7 +57,7 @@ class Forest:
         return Fitted(_flat(trees, x.shape[1]), {"trees": float(len(trees))})
 
     def predict(self, arrays: Arrays, graphs: GraphSet, task: Task) -> Doubles:
-        """[G, O] means over the trees of each target: class shares, rates or values."""
+        """[G, O] the mean over the trees of each target: class probabilities, label probabilities or values."""
         check_molecules(graphs, self.title)
         x = self.features(graphs)
         if x.shape[1] != int(arrays["width"]):
@@ -106,16 +106,16 @@ class Forest:
             raise ValueError("the values of its leaves do not match its targets")
         whole = ("root", "target", "column", "left", "right", "width")
         if any(arrays[name].dtype.kind != "i" for name in whole) or trees == 0:
-            raise ValueError("its trees are not of whole numbers")
+            raise ValueError("its trees have indices that are not whole numbers")
         own, column = np.arange(nodes), arrays["column"]
         inner = column != LEAF
-        for side in ("left", "right"):  # children come after their parent, so that every walk ends
+        for side in ("left", "right"):  # children come after their parent, so there is no cycle
             if (arrays[side][inner] <= own[inner]).any() or (arrays[side][inner] >= nodes).any():
-                raise ValueError("a branch of its trees leads nowhere")
+                raise ValueError("a node of its trees has an invalid child")
         if (column < LEAF).any() or (column >= int(arrays["width"])).any() or not _within(arrays["root"], nodes):
             raise ValueError("a node of its trees is out of range")
         if not _within(arrays["target"], task.outputs // leaves):
-            raise ValueError("a tree is of an unknown target")
+            raise ValueError("a tree belongs to an unknown target")
 
 
 def _within(values: NDArray[Any], end: int) -> bool:
@@ -135,7 +135,7 @@ def _nodes(tree: Any, value: Doubles) -> dict[str, Any]:
 
 
 def _single(value: Doubles) -> dict[str, Any]:
-    """A tree of one leaf."""
+    """A tree with a single leaf."""
     none = np.array([LEAF])
     return {"left": none, "right": none, "threshold": np.zeros(1), "column": none, "value": value[None]}
 

@@ -1,11 +1,11 @@
-"""Weisfeiler–Lehman kernels with a linear model on their explicit features, which is the kernel machine itself.
+"""Weisfeiler–Lehman kernels as linear models on their explicit features, which are equivalent to kernel machines.
 
 Shervashidze, Schweitzer, van Leeuwen, Mehlhorn, Borgwardt: Weisfeiler-Lehman Graph Kernels. JMLR 2011.
 Kriege, Giscard, Wilson: On Valid Optimal Assignment Kernels and Applications to Graph Classification. NIPS 2016.
 
-No kernel matrix is built: memory grows with the nodes of the data set and not with the square of its graphs. Support
-vector machines predict classes (one machine for each class against the rest) and labels (one for each column), ridge
-regression predicts values. Shapes: G graphs, n graphs, D features, O outputs.
+No kernel matrix is built, so memory grows with the number of nodes rather than with the square of the number of graphs.
+Support vector machines predict classes (one machine for each class against the rest) and labels (one for each column);
+ridge regression predicts values. Shapes: G graphs, n graphs, D features, O outputs.
 """
 
 import itertools
@@ -41,20 +41,20 @@ ARRAYS = ("feature", "weight", "bias", "depth", "labels", "edge_labels")
 
 
 class Kernel:
-    """`wl`, or with `assignment` `wl-oa`.
+    """The method `wl` or, with `assignment`, `wl-oa`.
 
-    For classes and labels the features of a graph have length 1, so that k(G, G) = 1; for values they are counts, as
-    what is measured of a graph often grows with its size.
+    For classes and labels the features of a graph have length 1, so that k(G, G) = 1; for values they are counts,
+    because measured values often grow with the size of a graph.
     """
 
     def __init__(self, *, assignment: bool) -> None:
         self.assignment = assignment
 
     def prepare(self, graphs: GraphSet) -> None:
-        """Its features are kept in memory only."""
+        """Do nothing: the features are kept in memory only."""
 
     def fit(self, examples: Examples) -> Fitted:
-        """Choose depth and C (or the penalty) by the validation graphs; ties go to the smaller ones."""
+        """Choose depth and C (or the penalty) on the validation graphs; ties go to the smaller ones."""
         task, graphs = examples.task, examples.graphs
         blocks, norms, vocabulary = cached(
             graphs,
@@ -122,7 +122,7 @@ class Kernel:
     def _features(
         self, graphs: GraphSet, depth: int, labels: bool, edge_labels: bool
     ) -> tuple[list[sp.csr_matrix], list[Doubles], list[Hashes]]:
-        """By round, the features of all graphs, the squares of their norms, and what the columns stand for."""
+        """By round, the features of all graphs, the squares of their norms, and what the columns mean."""
         blocks, norms, vocabulary = [], [], []
         for found in self._rounds(graphs, depth, labels, edge_labels):
             vocabulary.append(np.unique(found.feature))
@@ -132,7 +132,7 @@ class Kernel:
 
 
 def _scaled(blocks: list[sp.csr_matrix], norms: list[Doubles] | None) -> sp.csr_matrix:
-    """[G, D] the features of several rounds side by side; with norms, every graph's of length 1."""
+    """[G, D] the features of several rounds side by side; with norms, scaled to length 1 for each graph."""
     x = sp.hstack(blocks, format="csr")
     return x if norms is None else sp.diags_array(_inverse(np.sum(norms, axis=0))).tocsr() @ x
 
@@ -189,6 +189,6 @@ def _column(
 def _machine(examples: Examples, x: sp.csr_matrix, y: Any, weight: Doubles | None, cost: float) -> LinearSVC:
     machine = LinearSVC(C=cost, class_weight=examples.class_weight, tol=1e-3, random_state=examples.seed)
     with warnings.catch_warnings():
-        # At a large C the last digits of a solution take many more passes; validation decides what it is worth.
+        # At a large C exact convergence takes many more iterations; the validation graphs judge the result.
         warnings.simplefilter("ignore", ConvergenceWarning)
         return machine.fit(x, y, sample_weight=weight)

@@ -29,31 +29,31 @@ COSTS, FIRST_COST = (1.0, 3.0, 10.0, 30.0), 3.0
 """C of the machines to choose from, and the one with which w is chosen."""
 
 EPSILON = 0.05
-"""Errors of values up to this many standard deviations cost nothing."""
+"""Errors of predicted values up to this many standard deviations are not penalised."""
 
 WIDEST = 5.0
-"""Standardised descriptors are cut off here."""
+"""Standardised descriptors are clipped to ± this."""
 
 MOST = METHODS[TITLE].most_graphs or 0
 """Maximum number of training graphs: the kernel matrix grows with their square."""
 
 BLOCK = 2048
-"""Graphs that are predicted at a time."""
+"""Number of graphs to predict at a time."""
 
 ARRAYS = ("descriptors", "column", "mean", "scale", "start", "bit", "count", "weight", "bias", "share", "width")
 
 
 class KernelInputs(NamedTuple):
-    """What the kernel reads of n graphs."""
+    """The vectors of n graphs that the kernel compares."""
 
     descriptors: NDArray[np.float32]
-    """[n, D] standardised."""
+    """[n, D] standardised descriptors."""
     counts: sp.csr_matrix
-    """[n, BITS]."""
+    """[n, BITS] ECFP4 counts."""
 
 
 class DescriptorMachine:
-    """Machines with one kernel: one for each class against the rest, or for each column of targets."""
+    """Support vector machines with a common kernel: one for each class against the rest, or for each target column."""
 
     def prepare(self, graphs: GraphSet) -> None:
         """Compute descriptors and fingerprints."""
@@ -62,7 +62,7 @@ class DescriptorMachine:
         ecfp_counts(graphs)
 
     def fit(self, examples: Examples) -> Fitted:
-        """Choose w, then C, by the validation graphs; ties go to the smaller ones."""
+        """Choose w, then C, on the validation graphs; ties go to the smaller ones."""
         graphs, task, train = examples.graphs, examples.task, examples.train
         check_molecules(graphs, TITLE)
         if len(train) > MOST:
@@ -144,7 +144,7 @@ class DescriptorMachine:
 
 
 def kernels(a: KernelInputs, b: KernelInputs) -> tuple[Doubles, Doubles]:
-    """[n, m] the Gaussian kernel, and [n, m] the Tanimoto kernel, where two molecules without a bit are equal."""
+    """[n, m] the Gaussian kernel, and [n, m] the Tanimoto kernel, which is 1 for two molecules without any bit."""
     za, zb = (each.descriptors.astype(np.float64) for each in (a, b))
     squares = (za**2).sum(1)[:, None] + (zb**2).sum(1) - 2.0 * za @ zb.T
     common = (_unary(a.counts) @ _unary(b.counts).T).toarray()

@@ -24,7 +24,7 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 class ColourCounts(NamedTuple):
-    """The features of all graphs from one round, sorted by graph."""
+    """The features of all graphs in one round, sorted by graph."""
 
     graph: NDArray[np.int64]
     """[F]."""
@@ -41,7 +41,7 @@ def colours(graphs: GraphSet, rounds: int, *, labels: bool, edge_labels: bool) -
     multiset of its neighbours' colours, each with the labels of the edge.
     """
     if graphs.directed:
-        raise UserError(f"wl and wl-oa read edges without direction, and {graphs.name} is directed")
+        raise UserError(f"wl and wl-oa need undirected edges, but {graphs.name} is directed")
     if labels and graphs.category is not None:
         colour = _of_labels(graphs.category, graphs.category_names)
     else:
@@ -96,7 +96,7 @@ def squared_norms(given: ColourCounts, graphs: int) -> NDArray[np.float64]:
 
 
 def _of_labels(codes: NDArray[np.int32], names: tuple[Names, ...]) -> Hashes:
-    """[n] a hash of all label columns, by the names of the labels, which mean the same in another data set."""
+    """[n] a hash of all label columns, from the names of the labels, so that it is the same in every data set."""
     found = np.zeros(len(codes), np.uint64)
     for column, named in zip(codes.T, names, strict=True):
         found = _mixed(found * _ODD + np.array([_of_text(name) for name in named], np.uint64)[column])

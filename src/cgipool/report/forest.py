@@ -17,8 +17,8 @@ REFERENCE = "none"
 
 def draw_forest(view: View) -> Figure | None:
     """A panel per family, a row per method: thin bars are data sets, the diamond is the family's mean, each with the
-    corrected 95 % interval. None for studies without no pooling. Methods that do not see the structure are left out:
-    they are so far behind that the others could not be told apart."""
+    corrected 95 % interval. None for studies without the method `none`. Methods that ignore the structure are left out:
+    their differences are so large that the others could not be distinguished."""
     cells = {(e.method, e.context): e.measured for e in view.entries if e.measured and e.summary}
     found = view.by_dataset(against_baseline(cells, REFERENCE))
     compared = {method for method, _ in found}.difference(view.study.analysis.trivial)

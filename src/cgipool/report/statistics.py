@@ -74,9 +74,9 @@ def _contrasts(view: View) -> Block:
     words = [
         f"{view.baseline} minus each method, {unit(view.metric)}: the mean over the data sets of a family, with its "
         f"95 % interval. {named}.",
-        "The study file named the families. A family with missing cells is left out. The errors of data sets are "
+        "The study file defines the families. A family with missing cells is left out. The errors of data sets are "
         "corrected as above and combined as independent.",
-        "Estimand: new graphs like those of these data sets. Nothing is said of other data sets.",
+        "Estimand: new graphs like those of these data sets, not other data sets.",
         f"Holm: p adjusted for the {counted(len(rows), 'contrast')}. ▲ the method is better, ▼ it is worse.",
     ]
     head = ["method", "family", "difference", "SE", "95 % interval", "p", "p, Holm", "mark"]
@@ -130,7 +130,7 @@ def _choices(view: View) -> Block:
         counts = chosen(entry.record) if entry.record else {}
         rows.append([view.title(entry.method), entry.context, *(str(counts.get(name, 0)) for name in names)])
     words = [
-        "How many splits chose each setting, by the result on their own validation graphs. Test graphs were looked at "
+        "How many splits chose each setting, by the result on their own validation graphs. Test graphs were evaluated "
         "once, with the chosen setting.",
     ]
     return Block("Chosen settings", words, ["method", "on", *names], rows, left=2)

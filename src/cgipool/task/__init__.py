@@ -1,1 +1,1 @@
-"""What is predicted for a graph. Everything above asks the task for targets, loss, metrics and predictions."""
+"""The task: what is predicted for a graph. It provides targets, loss, metrics and predictions."""

@@ -55,7 +55,7 @@ class Task(ABC):
 
     @abstractmethod
     def targets(self, graphs: GraphSet, ids: NDArray[Any]) -> NDArray[Any]:
-        """What the metrics compare predictions with: classes [n], or columns [n, T] with NaN where missing."""
+        """The true values for the metrics: classes [n], or columns [n, T] with NaN where missing."""
 
     @abstractmethod
     def constants(self, graphs: GraphSet, ids: NDArray[Any], class_weight: str | None) -> Tensor:
@@ -102,10 +102,11 @@ class Task(ABC):
     def measured(
         self, metric: str, predictions: Tensor, truth: Truth | Batch, there: Tensor, positive: int | None = None
     ) -> Tensor:
-        """A metric of predictions [B, O], a scalar, NaN if it is not defined. `positive` is the class of areas."""
+        """A metric of predictions [B, O], a scalar, NaN if it is not defined. `positive` is the class for ROC-AUC and
+        PR-AUC."""
 
     def value(self, metric: str, targets: NDArray[Any], predictions: Floats, positive: int | None = None) -> float:
-        """One metric of `evaluate`, much faster than all of them; NaN if it is not defined."""
+        """One metric of `evaluate`, which is much faster than computing all; NaN if it is not defined."""
         given, nothing = torch.from_numpy(targets), torch.empty(len(targets), 0)
         truth = Truth(given, nothing) if targets.ndim == 1 else Truth(nothing, given)
         answers = torch.from_numpy(np.asarray(predictions, dtype=np.float64))
@@ -117,4 +118,4 @@ class Task(ABC):
 
     @abstractmethod
     def evaluate(self, targets: NDArray[Any], predictions: Floats) -> dict[str, Any]:
-        """All metrics by name; None where one is not defined."""
+        """All metrics by name; None for a metric that is not defined."""

@@ -65,7 +65,7 @@ class Classification(Task):
     def score(
         self, output: Tensor, truth: Truth | Batch, constants: Tensor, there: Tensor, metric: str | None = None
     ) -> Tensor:
-        """By default the accuracy; areas are those of class 1, or the mean over more than two classes."""
+        """By default the accuracy. ROC-AUC and PR-AUC are those of class 1, or the mean over more than two classes."""
         if metric is None or metric == self.primary:
             return ((output.argmax(1) == truth.y) * there).sum() / there.sum()
         return self.measured(metric, self.predictions(output, constants), truth, there)
@@ -73,7 +73,7 @@ class Classification(Task):
     def measured(
         self, metric: str, predictions: Tensor, truth: Truth | Batch, there: Tensor, positive: int | None = None
     ) -> Tensor:
-        """Areas are those of `positive`, by default of class 1, or the mean over more than two classes."""
+        """ROC-AUC and PR-AUC are those of `positive`, by default class 1, or the mean over more than two classes."""
         if positive is not None and metric in ("roc_auc", "pr_auc"):
             is_it = (truth.y == positive).to(predictions.dtype).unsqueeze(1)
             return LABELS[metric](predictions[:, [positive]], is_it, there.unsqueeze(1)).squeeze(0)
@@ -84,7 +84,7 @@ class Classification(Task):
         return torch.softmax(output.double(), -1)
 
     def evaluate(self, targets: NDArray[Any], predictions: Floats) -> dict[str, Any]:
-        """All metrics by name, areas also for each class."""
+        """All metrics by name; ROC-AUC and PR-AUC also for each class."""
         return report(targets, predictions)
 
 

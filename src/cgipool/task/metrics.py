@@ -24,7 +24,7 @@ PER_CLASS = "per_class"
 """The key of the per-class values in the metrics of a split."""
 
 LATER = frozenset({PER_CLASS, "log_loss", "brier", "ece"})
-"""What results of classification that earlier versions stored do not have."""
+"""Metrics that are missing in classification results stored by earlier versions."""
 
 
 class Metric(NamedTuple):
@@ -38,7 +38,7 @@ class Metric(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """What a value is multiplied by when it is shown."""
+        """The factor by which a value is multiplied when it is shown."""
         return 100.0 if self.percent else 1.0
 
     @property
@@ -82,7 +82,7 @@ METRICS: dict[str, dict[str, Metric]] = {
 """By task and name. The first of a task is the primary one, by which models are compared."""
 
 BASELINES = {"classification": "Majority class", "regression": "Mean target", "multilabel": "Label rates"}
-"""By task: the title of the baseline that looks at no graph."""
+"""By task: the title of the baseline that ignores the graphs."""
 
 PER_COLUMN = "per_column"
 """The name under which the metrics of a split hold those of every target column."""
@@ -144,7 +144,7 @@ def described(metric: str, value: float, digits: int = 1) -> str:
 def report(y: Ints, p: Floats) -> dict[str, Any]:
     """Return all metrics of classes [n] and probabilities [n, C] by name.
 
-    A value is None if it is not defined, as an area is if all graphs have the same class.
+    A value is None if it is not defined, such as ROC-AUC if all graphs have the same class.
     """
     from sklearn.metrics import average_precision_score, log_loss, matthews_corrcoef, recall_score, roc_auc_score
 
@@ -170,7 +170,7 @@ def brier(p: Floats, right: NDArray[np.bool_]) -> float:
 
 
 def _per_class(y: Ints, p: Floats, area: Callable[..., float]) -> list[float | None]:
-    """[C] the area of each class against the rest; None for a class that no graph or every graph has."""
+    """[C] ROC-AUC or PR-AUC of each class against the rest; None for a class that no graph or every graph has."""
     present = np.bincount(y, minlength=p.shape[1])
     return [float(area(y == c, p[:, c])) if 0 < present[c] < len(y) else None for c in range(p.shape[1])]
 
@@ -185,7 +185,7 @@ def _over_classes(areas: list[float | None]) -> float | None:
 def label_report(targets: Doubles, p: Doubles) -> dict[str, Any]:
     """All metrics of 0/1 columns [n, T] with NaN where unknown: the mean over columns, and each column's.
 
-    Areas and balanced accuracy are means over the columns that have both values.
+    ROC-AUC, PR-AUC and balanced accuracy are means over the columns that have both values.
     """
     from sklearn.metrics import average_precision_score, balanced_accuracy_score, log_loss, roc_auc_score
 

@@ -69,5 +69,5 @@ class MultiLabel(ColumnTask):
         return torch.sigmoid(output.double())
 
     def evaluate(self, targets: NDArray[Any], predictions: Floats) -> dict[str, Any]:
-        """The mean of each metric over columns, areas over columns that have both values, and each column's."""
+        """The mean of each metric over the columns where it is defined, and its value for each column."""
         return label_report(targets, predictions)

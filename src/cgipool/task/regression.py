@@ -59,5 +59,5 @@ class Regression(ColumnTask):
         return output.double() * deviation.unsqueeze(-2) + mean.unsqueeze(-2)
 
     def evaluate(self, targets: NDArray[Any], predictions: Floats) -> dict[str, Any]:
-        """The mean of each metric over columns and, for several columns, each column's."""
+        """The mean of each metric over columns and, for several columns, its value for each."""
         return value_report(targets, predictions)
