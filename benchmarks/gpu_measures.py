@@ -79,7 +79,7 @@ def measure_ceilings(device: str) -> Iterator[dict]:
 
 
 def measure_ours(name: str, method: str, splits: int, epochs: int, device: str) -> Iterator[dict]:
-    """One cell with the engine. What is known is told at once: if something fails later, this stays."""
+    """One cell with the engine. Results are written at once, so that they are kept if something fails later."""
     graphs = load_dataset(DATA / f"{name}.zip")
     drawn = random_splits(graphs, seed=0, indices=range(splits))
     start = time.perf_counter()
@@ -108,8 +108,8 @@ def run_epochs(group: Group, epochs: int, device: str) -> dict:
         group.run_epoch(epoch)
         wait(device)
         seconds.append(time.perf_counter() - start)
-    told = [rows[0] for rows in group.told(range(WARM_UP + epochs, WARM_UP + epochs + 1))]
-    train_loss, val_loss = (statistics.fmean(row[key] for row in told) for key in ("train_loss", "val_loss"))
+    last = [rows[0] for rows in group.read_history(range(WARM_UP + epochs, WARM_UP + epochs + 1))]
+    train_loss, val_loss = (statistics.fmean(row[key] for row in last) for key in ("train_loss", "val_loss"))
     if not (math.isfinite(train_loss) and math.isfinite(val_loss)):
         raise ArithmeticError(f"the loss is not finite: training {train_loss}, validation {val_loss}")
     result = {"epoch": statistics.median(seconds[WARM_UP:]), "train_loss": train_loss, "val_loss": val_loss}
