@@ -252,7 +252,7 @@ def test_pools_that_make_edges_are_refused(method: str, name: str) -> None:
 
 
 def test_kernels_are_refused() -> None:
-    with pytest.raises(UserError, match="wl and wl-oa read edges without direction, and stars is directed"):
+    with pytest.raises(UserError, match="wl and wl-oa need undirected edges, but stars is directed"):
         train(told_by_direction(), method="wl")
 
 

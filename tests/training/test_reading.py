@@ -16,8 +16,8 @@ from cgipool.errors import UnusedDataWarning, UserError
 from cgipool.pool import METHODS
 from cgipool.study.compare import comparison
 from cgipool.study.plan import study_of
+from cgipool.training.presets import PAPER
 from cgipool.training.reading import unread_by
-from cgipool.training.recipe import PAPER
 from small import random_graphs
 
 SMALL: dict[str, Any] = {"width": 8, "batch_size": 16, "epochs": 1, "attributes": False}
@@ -85,7 +85,7 @@ def test_inputs_that_are_read_are_not_listed() -> None:
 
 
 def test_imputation_of_nothing() -> None:
-    assert said(bonds(False), "none", impute="mean") == ["impute=mean changes nothing, as no descriptors are named"]
+    assert said(bonds(False), "none", impute="mean") == ["impute=mean has no effect without descriptors"]
     train(bonds(False), method="none", impute="mean", descriptors="num", **SMALL)
     assert said(bonds(False), "wl", impute="mean") == ["method wl does not read: impute"]
 

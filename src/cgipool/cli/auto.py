@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def fit_by_search(
     data: str, out: Path, budget: str, metric: str | None, seed: int, device: str, overwrite: bool
 ) -> None:
-    """AutoSearch, and write the model to `out` and a page about it beside it."""
+    """Search, and write the model to `out` and a page about it next to it."""
     from cgipool.auto.fit import fit_auto, seconds_of
     from cgipool.auto.page import auto_page
     from cgipool.cli.errors import output
@@ -58,7 +58,8 @@ def fit_by_search(
 
 @contextmanager
 def progress_lines() -> Iterator[tuple[Callable[[str], None], Callable[[str], None]]]:
-    """What prints a line with the time, and what shows, on a terminal alone, what is being trained."""
+    """Yield two functions: one prints a line with the elapsed time, the other shows on a terminal what is being
+    trained."""
     from rich.console import Console
     from rich.text import Text
 
@@ -78,7 +79,7 @@ def progress_lines() -> Iterator[tuple[Callable[[str], None], Callable[[str], No
 
 
 def table_of(found: "AutoResult") -> "Table":
-    """The candidates, the best first."""
+    """The candidates, best first."""
     from cgipool.auto.search import NOT_TRIED
     from cgipool.cli.tables import plain_table
     from cgipool.task.metrics import KNOWN, written
@@ -97,7 +98,7 @@ def table_of(found: "AutoResult") -> "Table":
 
 
 def closing(found: "AutoResult", out: Path, page: Path) -> list[str]:
-    """What was chosen, what to expect of it, and where it is."""
+    """The chosen model, its expected performance, and where it is saved."""
     from cgipool.auto.search import NOT_TRIED
     from cgipool.task.metrics import described, written
 
@@ -110,7 +111,7 @@ def closing(found: "AutoResult", out: Path, page: Path) -> list[str]:
         "",
         *([f"not tried, as the budget was spent: {'; '.join(left)}"] if left else []),
         f"chosen: {found.crossed.model}, {counted(about['folds'], 'model')} of each, one per fold",
-        f"to expect: {value} (95 % interval {low} to {high}) on {counted(estimate['graphs'], 'graph')} held out",
+        f"expected: {value} (95 % interval {low} to {high}) on {counted(estimate['graphs'], 'graph')} held out",
         f"model: {out}",
         f"page: {page}",
     ]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def describe(model: MODEL, allow_code: ALLOW_CODE = False, as_json: AS_JSON = False) -> None:
-    """Show what a model predicts, what it was trained on, and what to expect of it."""
+    """Show what a model predicts, what it was trained on, and its expected performance."""
     from cgipool.cli.errors import output
     from cgipool.cli.tables import facts_table
     from cgipool.inference.fitted import FittedModel
@@ -43,7 +43,7 @@ def plain_of(model: "FittedModel") -> dict[str, Any]:
 
 
 def facts_of(model: "FittedModel") -> list[tuple[str, str]]:
-    """The description, one fact per line. What a file says of its training may be incomplete or nonsense."""
+    """The description, one fact per line. The description of the training in a file may be incomplete or invalid."""
     from cgipool.data.importers.table import few
 
     about = model.about
@@ -61,7 +61,7 @@ def facts_of(model: "FittedModel") -> list[tuple[str, str]]:
     candidates: list[tuple[str, Callable[[], str]]] = [
         ("trained on", lambda: _trained(about)),
         ("validation", lambda: _validation(about, metric)),
-        ("to expect", lambda: _estimate(about["estimate"])),
+        ("expected", lambda: _estimate(about["estimate"])),
         ("made with", lambda: ", ".join(f"{name} {excerpt(about[name], 40)}" for name in VERSIONS if name in about)),
     ]
     return facts + [(name, words) for name, make in candidates if (words := _said(make))]
@@ -98,7 +98,7 @@ def _estimate(estimate: dict[str, Any]) -> str:
 
 
 def _said(make: Callable[..., str], *given: Any) -> str:
-    """What a function returns; nothing if the file does not have what it reads."""
+    """The result of a function; empty if the file lacks the values that it reads."""
     try:
         return make(*given)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):

@@ -76,7 +76,7 @@ def _check_task(data: str, task: str) -> None:
 
 
 def _option(parameter: inspect.Parameter) -> inspect.Parameter:
-    """An option of `data import` for another command, in a panel of its own."""
+    """An option of `data import` for another command, in its own panel."""
     kind, about = get_args(parameter.annotation)[:2]
     about = copy.copy(about)
     about.rich_help_panel = PANEL

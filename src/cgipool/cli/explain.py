@@ -137,7 +137,8 @@ def _listed(one: "Explanation") -> str:
 
 
 def levels_table(one: "Explanation") -> "Table":
-    """What each level keeps, and its best nodes with their scores (the first nodes if there are no scores)."""
+    """The numbers of kept nodes and edges at each level, and the best nodes with their scores (without scores, the
+    first nodes)."""
     from cgipool.cli.tables import plain_table
 
     best = "first nodes" if one.trace.ranking is None else f"best by {one.trace.ranking}"

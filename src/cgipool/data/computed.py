@@ -39,10 +39,10 @@ from cgipool.files import (
 Arrays = Mapping[str, NDArray[Any]]
 
 LONG = 0.2
-"""Seconds from which on a computation is worth an entry."""
+"""Minimum seconds of a computation that is worth an entry."""
 
 LARGEST, LIMIT = 1 << 30, 4 << 30
-"""Bytes of one entry and of all entries; those not used for longest are deleted first."""
+"""Maximum bytes of one entry, and of all entries; the least recently used are deleted first."""
 
 
 _WRITES = ContextVar("writes", default=False)
@@ -50,7 +50,7 @@ _WRITES = ContextVar("writes", default=False)
 
 @contextmanager
 def writing() -> Iterator[None]:
-    """In this context, results that took long are kept."""
+    """In this context, results that took long are written to the cache."""
     token = _WRITES.set(True)
     try:
         yield
@@ -59,8 +59,8 @@ def writing() -> Iterator[None]:
 
 
 def kept(what: str, reads: Iterable[NDArray[Any] | None], compute: Callable[[], Arrays]) -> Arrays:
-    """What `compute` gives, read from the cache if it is there. `what` names the computation with its arguments and a
-    version, and `reads` are all arrays it depends on. Of processes that would write the same result, all wait for the
+    """Return `compute()`, or its result from the cache. `what` names the computation with its arguments and a version,
+    and `reads` are all arrays that it depends on. If several processes would write the same result, they wait for the
     first."""
     try:
         folder = cache_folder() / "computed"
@@ -79,14 +79,14 @@ def kept(what: str, reads: Iterable[NDArray[Any] | None], compute: Callable[[], 
         began = time.monotonic()
         made = compute()
         if time.monotonic() - began >= LONG and sum(values.nbytes for values in made.values()) <= LARGEST:
-            with suppress(OSError, UserError):  # a cache that cannot be written costs another computation, no more
+            with suppress(OSError, UserError):  # without a writable cache it is computed again next time
                 _write(folder, key, made)
         return made
 
 
 @contextmanager
 def _one_at_a_time(folder: Path, key: str) -> Iterator[None]:
-    """One of 256 locks is held, so that no file is left behind for each key."""
+    """Hold one of 256 locks; one lock per key would leave a file for each."""
     with ExitStack() as stack:
         with suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
@@ -133,7 +133,7 @@ def _array(folder: Path, key: str, name: str) -> Path:
 
 
 def _shrink(folder: Path) -> None:
-    """Delete the entries that were not used for longest until the rest fit into the limit."""
+    """Delete the least recently used entries until the rest is within the limit."""
     used, arrays = {}, defaultdict(list)
     for file in folder.iterdir():
         key, status = file.name.partition(".")[0], file.lstat()

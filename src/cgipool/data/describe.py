@@ -163,7 +163,7 @@ def _constant_labels(graphs: GraphSet) -> Iterator[str]:
 
 
 def _unused(graphs: GraphSet, unread: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """What is not used, and what to know about it."""
+    """The parts that are not used, each with a hint."""
     columns: dict[str, NDArray[Any] | None] = {
         "node attributes": graphs.attributes,
         "edge labels": graphs.edge_category,

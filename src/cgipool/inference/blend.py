@@ -1,6 +1,6 @@
-"""Several fitted models, perhaps of different methods, that answer together; `fit --auto` makes one.
+"""A weighted mean of several fitted models, perhaps of different methods; `fit --auto` makes one.
 
-Its file is that of one model, with the tensors of part p under part-p/… and a list of descriptions in the header.
+It is saved in one file, with the tensors of part p under part-p/… and a list of descriptions in the header.
 """
 
 import json
@@ -20,16 +20,16 @@ from cgipool.pool import method_named
 from cgipool.training.checkpoint import digest_of, save_tensors
 
 MOST = 1000
-"""Parts that a file may have."""
+"""Maximum number of parts in a file."""
 
 
 @dataclass(frozen=True, repr=False)
 class Blend(FittedModel):
-    """A weighted mean of fitted models. What all parts share, and the encoder, is that of the first."""
+    """A weighted mean of fitted models. Its encoder and the fields that all parts share are those of the first part."""
 
     parts: tuple[FittedModel, ...] = ()
     counts: tuple[int, ...] = ()
-    """How often each part counts."""
+    """The weight of each part."""
 
     @classmethod
     def of(cls, parts: list[FittedModel], counts: list[int], about: dict[str, Any]) -> "Blend":
@@ -42,7 +42,7 @@ class Blend(FittedModel):
 
     @property
     def title(self) -> str:
-        """What the model is, in words."""
+        """The model in words."""
         named = self.about.get("blend") or dict.fromkeys((method_named(part.method).title for part in self.parts), 1)
         return f"blend of {len(self.parts)} models: " + " + ".join(named)
 
@@ -53,21 +53,21 @@ class Blend(FittedModel):
 
     @property
     def descriptor_columns(self) -> Names:
-        """Those of all parts."""
+        """The descriptor columns of all parts."""
         return tuple(dict.fromkeys(name for part in self.parts for name in part.descriptor_columns))
 
     def on(self, device: str) -> "Blend":
-        """The same blend, answering on a device."""
+        """The same blend, which predicts on a device."""
         return Blend.of([part.on(device) for part in self.parts], list(self.counts), self.about)
 
     def member_predictions(self, graphs: GraphSet) -> NDArray[np.float64]:
-        """[M, G, O] the predictions of each member, those of a part as often as it counts."""
+        """[M, G, O] the predictions of each member; those of a part are repeated by its weight."""
         answers = [part.member_predictions(graphs) for part in self.parts]
         return np.concatenate([each for part, n in zip(answers, self.counts, strict=True) for each in [part] * n])
 
     @property
     def networks(self) -> Any:
-        """A blend has no embedding or explanation of its own."""
+        """Raise UserError: a blend has no embeddings or explanations."""
         raise UserError("this model is a blend of several methods: it has neither embeddings nor explanations")
 
     def save(self, path: str | Path) -> None:
@@ -86,17 +86,17 @@ class Blend(FittedModel):
     def read(
         cls, plain: dict[str, Any], tensors: dict[str, Tensor], device: str, allow_code: bool, path: str | Path
     ) -> "Blend":
-        """The blend of a file's description and tensors; ValueError if they do not agree."""
+        """Build a blend from the description and tensors of a file. Raise ValueError if they do not match."""
         described, counts, about = plain["parts"], plain["counts"], plain["about"]
         if not isinstance(described, list) or not 1 <= len(described) <= MOST or not isinstance(about, dict):
-            raise ValueError("its list of parts is not sound")
+            raise ValueError("its list of parts is not valid")
         if not isinstance(counts, list) or len(counts) != len(described) or not all(_is_count(n) for n in counts):
             raise ValueError("there is not one count for each part")
         by_part: list[dict[str, Tensor]] = [{} for _ in described]
         for name, value in tensors.items():
             place, _, rest = name.removeprefix("part-").partition("/")
             if not place.isdecimal() or int(place) >= len(described):
-                raise ValueError(f"it has a tensor {excerpt(name)!r} of no part")
+                raise ValueError(f"its tensor {excerpt(name)!r} belongs to no part")
             by_part[int(place)][rest] = value
         parts = [
             FittedModel.described(one, held, device, allow_code, path)
@@ -107,7 +107,7 @@ class Blend(FittedModel):
             if (part.task_name, part.class_names, part.target_names) != (
                 first.task_name, first.class_names, first.target_names,
             ):  # fmt: skip
-                raise ValueError("its parts predict different things")
+                raise ValueError("its parts have different classes or targets")
         return cls.of(parts, counts, about)
 
 

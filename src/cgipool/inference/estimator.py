@@ -46,8 +46,8 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
     validation : float, default=0.1
         Share of the training graphs that is held back for early stopping.
     random_state : int, RandomState or None, default=0
-        Seed of the weights, the validation graphs and all random draws. None, or a generator, gives another model
-        with every call of `fit`.
+        Seed of the weights, the validation graphs and all random draws. With None or a generator, every call of `fit`
+        gives another model.
     device : str, default="cpu"
         "cpu", "cuda" or "cuda:N".
     verbose : bool or int, default=False
@@ -58,9 +58,9 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
     budget : str or float, default="5m"
         With method="auto": the time to spend, such as "90s", "5m" or "2h", or a number of seconds.
     metric : str, default=None
-        With method="auto": the metric to optimise. None: that of the task.
+        With method="auto": the metric to optimise. None: the primary metric of the task.
     folder : str or Path, default=None
-        With method="auto": a folder that keeps the search, so that a fit that was interrupted continues.
+        With method="auto": a folder for the search, so that an interrupted fit can continue.
     **settings : Any
         Single settings of the recipe, by name (reference page Recipes).
 
@@ -74,10 +74,10 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
         One dict for each epoch of each member: member, epoch, train_loss, val_loss, val_accuracy, seconds, and the
         diagnostics of the method. `pandas.DataFrame(model.history_)` makes a table of it. A loaded model has none.
     leaderboard_ : list of dict
-        After method="auto": what was tried, the best first.
+        After method="auto": the candidates that were tried, best first.
     estimate_ : dict
-        After method="auto": the metrics on graphs that no choice has seen, and the interval ("low", "high") of the one
-        that was optimised ("metric").
+        After method="auto": the metrics on graphs held out from every choice, and the interval ("low", "high") of the
+        one that was optimised ("metric").
 
     Examples
     --------
@@ -86,9 +86,9 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
     """
 
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Train on graphs and their labels; a GraphSet may bring its own classes instead of y.
+        """Train on graphs and their labels. Without y, the labels of a GraphSet are used.
 
-        `sample_weight` [G] is how much each graph counts in the loss. A warning lists parts of the graphs that
+        `sample_weight` [G] is the weight of each graph in the loss. A warning lists parts of the graphs that
         training does not use (attributes, edge weights, directions, …).
         """
         featurizer, graphs = read_training(X, self._before)
@@ -104,7 +104,7 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
             more["class_weight"] = None
             sample_weight = weights_by_class(self.class_weight, classes[codes], sample_weight)
         fitted = self._train(graphs.relabelled(codes, names_of(classes)), sample_weight, **more)
-        if self._before is not None:  # the new labels may be some of those known before
+        if self._before is not None:  # y may lack some of the classes
             classes = self.classes_
         self.model_ = replace(fitted, about=fitted.about | {"labels": classes.tolist()})
         self.classes_: Any = classes
@@ -133,14 +133,14 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """[G] the most probable label of each graph; for a multi-label y, [G, T] of 0 and 1.
 
-        With `return_std`, also the standard deviation over an ensemble's members of the probabilities.
+        With `return_std`, also the standard deviation of the probabilities over the members of an ensemble.
         """
         answers, deviation = self._predictions(X, return_std)
         found = (answers > 0.5).astype(int) if self._is_multilabel else self.classes_[answers.argmax(1)]
         return (found, deviation) if return_std else found
 
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
-        """The accuracy on graphs, weighted by `sample_weight`; without y the labels are the classes of a GraphSet.
+        """The accuracy on graphs, weighted by `sample_weight`. Without y, the labels of a GraphSet are used.
 
         For a multi-label y, the mean ROC-AUC over the columns that have both values.
         """
@@ -161,9 +161,9 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
 
     @classmethod
     def load(cls, path: str | Path, device: str = "cpu", allow_code: bool = False) -> Self:
-        """The classifier of a file that `save` or `cgipool fit` wrote.
+        """Load a classifier from a file that `save` or `cgipool fit` wrote.
 
-        A model with a pool of its own names a class, MODULE:CLASS: importing it runs code, and needs `allow_code`.
+        A model with your own pool names its class, MODULE:CLASS. Importing it runs code, so it needs `allow_code`.
         """
         made = cls._loaded(path, device, allow_code, ("classification", "multilabel"))
         model = made.model_
@@ -188,7 +188,7 @@ def _label_columns(y: Any, graphs: GraphSet) -> tuple[Any, Any] | None:
 
 
 def _text(labels: NDArray[Any]) -> bool:
-    """Whether labels are texts, which equal no number."""
+    """Whether all labels are strings, which never equal numbers."""
     return all(isinstance(label, str) for label in labels.tolist())
 
 

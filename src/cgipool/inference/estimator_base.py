@@ -1,4 +1,4 @@
-"""What `GraphClassifier` and `GraphRegressor` share: parameters, reading graphs, training and files."""
+"""The base class of `GraphClassifier` and `GraphRegressor`: parameters, reading graphs, training and files."""
 
 import inspect
 import re
@@ -26,7 +26,7 @@ from cgipool.training.recipe import SETTINGS, Recipe
 from cgipool.training.settings import setting_of, types_of
 
 AUTO = "auto"
-"""The method that stands for a search among all of them."""
+"""The value of `method` that starts a search over all methods."""
 
 
 class NotTrainedError(UserError, NotFittedError):
@@ -34,7 +34,7 @@ class NotTrainedError(UserError, NotFittedError):
 
 
 class GraphEstimator(BaseEstimator):
-    """What the classifier and the regressor share: parameters, reading graphs, training, embedding and files."""
+    """The common part of classifier and regressor: parameters, reading graphs, training, embedding and files."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class GraphEstimator(BaseEstimator):
         return made
 
     def __sklearn_tags__(self) -> Any:
-        """Graphs are not rows of a table."""
+        """Tell scikit-learn that graphs are not rows of a table."""
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         tags.transformer_tags = TransformerTags(preserves_dtype=[])
@@ -178,7 +178,7 @@ class GraphEstimator(BaseEstimator):
     def _predictions(self, X: Any, return_std: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """[G, O] mean and standard deviation over members; raises UserError for outputs that are not finite."""
         if return_std and len(self._fitted.members) == 1:
-            raise UserError("return_std needs an ensemble: use ensemble=5, say")
+            raise UserError("return_std needs an ensemble, such as ensemble=5")
         members = self._fitted.member_predictions(self._read(X))
         mean = members.mean(0)
         if len(wrong := np.flatnonzero(~np.isfinite(mean).all(1))):
@@ -189,7 +189,7 @@ class GraphEstimator(BaseEstimator):
 
 
 def check_targets(X: Any, graphs: GraphSet, tasks: tuple[str, ...]) -> None:
-    """Raise UserError unless a GraphSet brings targets of one of these tasks."""
+    """Raise UserError unless X is a GraphSet with targets for one of these tasks."""
     if not isinstance(X, GraphSet):
         raise UserError("fit needs y, one label for each graph")
     if not graphs.is_labelled:
@@ -243,7 +243,7 @@ def describe_settings(estimator: type, like: type | None = None) -> None:
 
 
 def read_training(X: Any, before: FittedModel | None = None) -> tuple[dict[str, Any] | None, GraphSet]:
-    """How SMILES become graphs, if X is SMILES, and the graphs. `before` is a model whose training continues."""
+    """The featurizer, if X is SMILES, and the graphs. `before` is a model whose training continues."""
     if not is_smiles(X):
         return None, to_graphset(X)
     from cgipool.data.molecules import MoleculeFeaturizer

@@ -28,10 +28,10 @@ CLASSIFICATION = "classification"
 
 @dataclass(frozen=True, eq=False)
 class ModelEvaluation:
-    """How a model does on labelled graphs."""
+    """The evaluation of a model on labelled graphs."""
 
     model: str
-    """What the model is, in words."""
+    """The model in words."""
     data: str
     task: Task
     ids: list[str]
@@ -41,9 +41,9 @@ class ModelEvaluation:
     predictions: NDArray[np.float64]
     """[n, O]."""
     metrics: dict[str, Any]
-    """Every metric by name, with those of each class or column."""
+    """All metrics by name, also for each class or column."""
     classes: Classes | None = None
-    """Of a classification: the classes, and the one that the areas refer to."""
+    """For a classification: the classes, and the one that ROC-AUC and PR-AUC refer to."""
     unread: int = 0
     """Graphs that could not be read, or for which the output is not finite; they are left out."""
     unlabelled: int = 0
@@ -51,7 +51,7 @@ class ModelEvaluation:
 
     @property
     def values(self) -> dict[str, Any]:
-        """Every metric by name, areas as those of the positive class."""
+        """All metrics by name; ROC-AUC and PR-AUC are those of the positive class."""
         return shown(self.metrics, self.classes)
 
     @property
@@ -61,7 +61,7 @@ class ModelEvaluation:
 
     @property
     def by_column(self) -> dict[str, dict[str, float | None]]:
-        """For several target columns, every metric by name of column; for classes, the areas by name of class."""
+        """For several target columns, all metrics of each; for classes, ROC-AUC and PR-AUC of each."""
         each = self.metrics.get(PER_COLUMN, self.metrics.get(PER_CLASS, {}))
         return {
             column: {name: values[place] for name, values in each.items()}
@@ -79,7 +79,7 @@ class ModelEvaluation:
 
 
 class Mistake(NamedTuple):
-    """A graph that is predicted badly."""
+    """A graph with a large error."""
 
     place: int
     """Its place among the evaluated graphs."""
@@ -89,8 +89,8 @@ class Mistake(NamedTuple):
 
 def worst_of(found: ModelEvaluation, count: int) -> list[Mistake]:
     """The graphs with the largest errors: wrong classes and values with the highest probability; for numbers the
-    largest error of a column, in units of its standard deviation. Each graph comes once, and as many columns as there
-    are come before one comes again."""
+    largest error of a column, in units of its standard deviation. Each graph is listed once, and
+    columns take turns."""
     y, p, names = found.targets, found.predictions, found.task.columns
     if found.task.name == CLASSIFICATION:
         guess = p.argmax(1)
@@ -225,7 +225,7 @@ def _numbers(path: str | Path, graph: str, texts: Sequence[str], columns: Sequen
 
 
 class _Codes:
-    """The classes of a model, found by the text of a table."""
+    """Looks up the class of a label as it is written in a table."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.code = {name: number for number, name in enumerate(names)}
@@ -234,7 +234,7 @@ class _Codes:
         self.threshold = number_in(below[1]) if below else None
 
     def of(self, text: str) -> int | None:
-        """The number of a class: −1 for a missing label, None for a class that the model does not know."""
+        """The index of a class: −1 for a missing label, None for a class that the model does not know."""
         if is_missing(text):
             return -1
         number = number_in(text)

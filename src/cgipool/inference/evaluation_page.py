@@ -1,4 +1,4 @@
-"""A page about an evaluation: its metrics, and a reliability diagram or predicted against measured values.
+"""The page of an evaluation: its metrics, and a reliability diagram or predicted against measured values.
 
 Shapes: n graphs, O outputs, T target columns.
 """
@@ -23,16 +23,16 @@ HERE = "cgipool.inference"
 """The package with the web files of this page."""
 
 MOST_POINTS = 4000
-"""Points of a scatter plot; of more graphs, evenly spaced ones are drawn."""
+"""Maximum number of points in a scatter plot; of more graphs, evenly spaced ones are drawn."""
 
 MOST_PLOTS = 12
-"""Target columns with a plot of their own; the table has all of them."""
+"""Maximum number of target columns that get a plot; the table has all of them."""
 
 MOST_CLASSES = 25
-"""Classes up to which the confusion matrix is shown."""
+"""Maximum number of classes for which the confusion matrix is shown."""
 
 WORST = 8
-"""Graphs in the table of the largest errors."""
+"""Number of graphs in the table of the largest errors."""
 
 NUMBER = ' class="number"'
 
@@ -51,7 +51,7 @@ def evaluation_page(
     """Return the page; `metric` is shown first, by default the task's primary one.
 
     `brand` names the command that writes the page. `lead`, `more` and `last` are HTML before the metrics, after them
-    and at the end; `beside` stands in place of the table of the largest errors.
+    and at the end; `beside` replaces the table of the largest errors.
     """
     facts = [counted(len(found.ids), "graph"), f"task: {found.task.name}"]
     facts += [f"{found.unlabelled:,} without a label left out"] if found.unlabelled else []
@@ -99,7 +99,7 @@ class Plot:
         self.parts: list[str] = []
 
     def at(self, x: float, y: float) -> tuple[float, float]:
-        """The place of a value in the drawing."""
+        """The coordinates of a point in the drawing."""
         across, up = (x - self.x[0]) / (self.x[1] - self.x[0]), (y - self.y[0]) / (self.y[1] - self.y[0])
         inner, tall = self.wide - self.left - self.right, self.high - self.top - self.bottom
         return self.left + across * inner, self.high - self.bottom - up * tall
@@ -141,7 +141,7 @@ class Plot:
         self.parts = back + self.parts
 
     def svg(self, about: str) -> str:
-        """The drawing; `about` is read to those who do not see it."""
+        """The drawing; `about` is its text for screen readers."""
         return (
             f'<svg class="chart" viewBox="0 0 {self.wide} {self.high}" role="img" aria-label="{escape(about)}">'
             f"{''.join(self.parts)}</svg>"
@@ -164,7 +164,7 @@ def _reliability(found: ModelEvaluation, more: str | None) -> str:
     if found.task.name == CLASSIFICATION:
         confidence, right = p.max(1), (p.argmax(1) == y).astype(float)
         words = ("probability of the predicted class", "share predicted right")
-        about = "A line on the diagonal: the probabilities mean what they say."
+        about = "Lines on the diagonal: the probabilities are calibrated."
     else:
         known = ~np.isnan(y)
         confidence, right = p[known], y[known]
@@ -178,8 +178,8 @@ def _reliability(found: ModelEvaluation, more: str | None) -> str:
     beside = f'<div class="column">{beside}{more or ""}</div>'
     return (
         f'<section class="card"><h2>Reliability</h2>{_diagram(confidence, right, words)}'
-        f'<p class="legend">The line over a bar is the {words[1]}. <i class="key bar-over"></i>predictions too sure '
-        f'<i class="key bar-under"></i>not sure enough. {about}</p></section>{beside}'
+        f'<p class="legend">The line over a bar is the {words[1]}. <i class="key bar-over"></i>overconfident '
+        f'<i class="key bar-under"></i>underconfident. {about}</p></section>{beside}'
     )
 
 
@@ -206,7 +206,7 @@ def _histogram(confidence: Floats, words: tuple[str, str]) -> str:
         across = (number / BINS, (number + 1) / BINS)
         plot.bar("bar-count", across, (0.0, graphs), counted(graphs, "prediction"))
     plot.axes(words[0], "count", counts=True)
-    return plot.svg("How many predictions have which probability")
+    return plot.svg("Histogram of the predicted probabilities")
 
 
 def _confusion(found: ModelEvaluation) -> str:
@@ -242,7 +242,7 @@ def _mistakes(found: ModelEvaluation) -> str:
     if not wrong.size:
         return ""
     rows = [(found.ids[g], names[found.targets[g]], names[guess[g]], f"{p[g]:.3f}") for g in wrong.tolist()]
-    return _worst("Mistakes of which the model is most sure", ("graph", "true", "predicted", "probability"), rows)
+    return _worst("Most confident mistakes", ("graph", "true", "predicted", "probability"), rows)
 
 
 def _worst(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

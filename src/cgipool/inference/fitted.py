@@ -1,7 +1,7 @@
-"""A trained model that answers on new graphs, and its file: one safetensors file, no pickle.
+"""A trained model that predicts new graphs, and its file: one safetensors file, no pickle.
 
 The file holds the weights of each member (member-00/…) and, in its header, method, recipe, input encoder, class names,
-what it was trained on, and a checksum of all that. Shapes: G graphs, C classes, M members.
+a description of the training, and a checksum of everything. Shapes: G graphs, C classes, M members.
 """
 
 import json
@@ -39,41 +39,41 @@ KIND, FORMAT = "cgipool model", 1
 
 
 NODES_PER_CPU_BATCH = 16_000
-"""On a CPU: features of so many nodes stay in the last cache, and a third more rows a second are predicted than with
-the batches of an evaluation during training."""
+"""On a CPU the features of this many nodes fit into the last-level cache: predictions are a third faster than with the
+batches of an evaluation during training."""
 
 
 @dataclass(frozen=True, repr=False)
 class FittedModel:
-    """A model, or an ensemble of several, with all that it needs to answer."""
+    """A model or an ensemble of models, with everything that is needed for predictions."""
 
     method: str
     recipe: Recipe
     class_names: Names
     encoder: Encoder
     shares: tuple[float, ...]
-    """[O] the best constant prediction for the training graphs: the shares of the classes, say."""
+    """[O] the best constant prediction for the training graphs, such as the shares of the classes."""
     sizes: Sizes
-    """Of the training graphs."""
+    """The sizes of the training graphs."""
     members: list[dict[str, Tensor]]
     """[M] weights by name."""
     about: dict[str, Any] = field(default_factory=dict)
-    """What it was trained on, and how it did on its validation graphs."""
+    """What it was trained on, and the metrics on its validation graphs."""
     featurizer: dict[str, Any] | None = None
-    """How raw inputs (SMILES) become graphs, if they do; as `to_json` of the featuriser gives it."""
+    """How SMILES are converted to graphs, from `MoleculeFeaturizer.to_json`; None for other inputs."""
     device: str = "cpu"
     task_name: str = "classification"
-    """What is predicted."""
+    """The task."""
     target_names: Names = ()
     """The target columns of a regression or multi-label task."""
     constants: tuple[Any, ...] = ()
-    """The task's constants of the training graphs: means and standard deviations of a regression, say."""
+    """The task's constants from the training graphs, such as means and standard deviations for a regression."""
     history: list[dict[str, Any]] = field(default_factory=list)
-    """What is known of each epoch of each member, if it was just trained; a file does not keep it."""
+    """One entry for each epoch of each member. It is not saved, so a loaded model has none."""
 
     @property
     def title(self) -> str:
-        """What the model is, in words."""
+        """The model in words."""
         words = f"{method_named(self.method).title}, recipe {self.recipe.name}"
         return words + (f", ensemble of {len(self.members)}" if len(self.members) > 1 else "")
 
@@ -88,7 +88,7 @@ class FittedModel:
 
     @cached_property
     def networks(self) -> list[Model]:
-        """[M] ready to answer."""
+        """[M] the networks in evaluation mode."""
         if method_named(self.method).classical:
             raise UserError(f"{self.method} is not a network: it has neither embeddings nor explanations")
         made = []
@@ -101,21 +101,21 @@ class FittedModel:
 
     @cached_property
     def task(self) -> Task:
-        """What is predicted."""
+        """The task."""
         return task_named(self.task_name, self.class_names or self.target_names)
 
     @property
     def descriptor_columns(self) -> Names:
-        """The columns of a table that are read beside the graphs."""
+        """The columns of a table that the model reads in addition to the graphs."""
         return () if self.encoder.descriptors is None else self.encoder.descriptors.names
 
     def on(self, device: str) -> "FittedModel":
-        """The same model, answering on a device."""
+        """The same model, which predicts on a device."""
         check_device(device)
         return FittedModel(**{f.name: getattr(self, f.name) for f in fields(self)} | {"device": device})
 
     def batches(self, graphs: GraphSet) -> Iterator[Batch]:
-        """The graphs as the networks read them, in order and in large batches."""
+        """The encoded graphs, in order and in large batches."""
         for network in self.networks:
             network.check(graphs, trained=True)
         nodes = NODES_PER_CPU_BATCH if self.device == "cpu" else None
@@ -148,8 +148,8 @@ class FittedModel:
         return self.predictions(graphs)
 
     def evaluate(self, graphs: GraphSet) -> dict[str, Any]:
-        """Every metric of the task on labelled graphs, by name; those of each class or column under per_class or
-        per_column. Classes and columns are found by their names."""
+        """All metrics of the task on labelled graphs, by name; those of each class or column under per_class or
+        per_column. Classes and columns are matched by name."""
         self.check_labels(graphs)
         targets, answers = self.labels_of(graphs), self.predictions(graphs)
         known = (targets >= 0) if targets.ndim == 1 else ~np.isnan(targets).all(1)
@@ -179,15 +179,15 @@ class FittedModel:
         return codes
 
     def embed(self, graphs: GraphSet) -> NDArray[np.float32]:
-        """[G, M · D] the vector of D numbers that the head reads of each graph, of each member: with the paper's
-        readouts D is twice the width."""
+        """[G, M · D] the embeddings of each graph by all members: the D numbers that the head reads. With the paper's
+        readout, D is twice the width."""
         parts = [
             torch.cat([answer.embedding for answer in answers], 1).cpu().numpy() for answers in self._answers(graphs)
         ]
         return np.concatenate(parts) if parts else np.empty((0, 0), np.float32)
 
     def plain(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The tensors and the description that a file holds."""
+        """The tensors and the description for a file."""
         tensors = {
             f"member-{number:02d}/{name}": value
             for number, part in enumerate(self.members)
@@ -221,10 +221,10 @@ class FittedModel:
 
     @classmethod
     def load(cls, path: str | Path, device: str = "cpu", allow_code: bool = False) -> "FittedModel":
-        """Read a model; a foreign, damaged or later file is an error of one line.
+        """Read a model. Raise UserError if the file is not a model, is damaged, or was written by a later version.
 
-        A model with a pool of its own names a class, MODULE:CLASS, which is imported: this runs the code of that module
-        and needs `allow_code`.
+        A model with a user's own pool names its class, MODULE:CLASS. Importing it runs the code of that module, so it
+        needs `allow_code`.
         """
         check_device(device)
         tensors, header = load_tensors(Path(path))
@@ -250,7 +250,7 @@ class FittedModel:
     def described(
         cls, plain: dict[str, Any], tensors: dict[str, Tensor], device: str, allow_code: bool, path: str | Path
     ) -> "FittedModel":
-        """The model of a description and its tensors; ValueError if they do not agree."""
+        """Build a model from its description and tensors. Raise ValueError if they do not match."""
         check_description(plain, tensors)
         method, function = plain["method"], ((plain["featurizer"] or {}).get("own") or {}).get("function")
         own = f"the class {excerpt(method)!r}" if is_own(method) else function and f"the function {excerpt(function)!r}"
@@ -285,8 +285,8 @@ def unknown_class(where: object, name: str, known: Names) -> UserError:
 
 
 def _named_columns(encoder: Encoder, featurizer: dict[str, Any] | None) -> Encoder:
-    """The encoder of a model of molecules with the names of its columns, which earlier versions did not keep, so that
-    it can read sets with more of them."""
+    """The encoder of a model of molecules with the names of its columns, so that it can read sets with more columns.
+    Earlier versions did not save these names."""
     atoms = [column.get("name") for column in (featurizer or {}).get("atoms", ()) if isinstance(column, dict)]
     if encoder.reads or encoder.source != "label" or len(atoms) != len(encoder.values) - encoder.wl:
         return encoder
@@ -305,7 +305,7 @@ def _member(tensors: dict[str, Tensor], number: int) -> dict[str, Tensor]:
 
 
 def _load_weights(model: Model, weights: dict[str, Tensor]) -> None:
-    """Give a model its weights; where the class of a user's own pool has changed since, they do not fit."""
+    """Load the weights into a model. They do not match if a user's own pool class has changed since."""
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
@@ -313,7 +313,7 @@ def _load_weights(model: Model, weights: dict[str, Tensor]) -> None:
 
 
 def _recipe(plain: dict[str, Any]) -> Recipe:
-    """A recipe of this or an earlier version; settings that came later have their defaults."""
+    """The recipe of a file of this or an earlier version; settings that were added later have their defaults."""
     known = {f.name for f in fields(Recipe)}
     if later := [name for name in plain if name not in known]:
         raise ValueError(f"it has the setting {later[0]!r}, which this version does not know")

@@ -1,4 +1,4 @@
-"""Train a model for use, and make one of what a training has left in its folder."""
+"""Train a model for use, and build a model from the folder of a finished training."""
 
 import contextlib
 import platform
@@ -116,13 +116,13 @@ def _trained(job: Job, graphs: GraphSet, sample_weight: ArrayLike | None, option
 
 
 def _about(dataset: str, counts: dict[str, int], row: dict[str, Any], seed: int) -> dict[str, Any]:
-    """What a model file says of its training; `row` is the result of the only split."""
+    """The description of the training in a model file; `row` is the result of the only split."""
     found = {"dataset": dataset, "graphs": counts, "validation": shown(row["test"], None), "epochs": row["epochs"]}
     return found | {"seed": seed} | versions()
 
 
 def versions() -> dict[str, str]:
-    """What a model file says of the software that made it."""
+    """The software versions in a model file."""
     return {"cgipool": __version__, "torch": torch.__version__, "python": platform.python_version()}
 
 
@@ -153,8 +153,8 @@ def check_continues(start: FittedModel, method: str, recipe: Recipe, ensemble: i
 
 
 def continued(start: FittedModel, graphs: GraphSet) -> GraphSet:
-    """Graphs with the classes, or the target columns, of the model that continues on them. Raise UserError if the model
-    cannot read the graphs, or has other classes or columns."""
+    """The graphs with their classes or target columns as the model that continues has them. Raise UserError if the
+    model cannot read the graphs, or has other classes or columns."""
     start.check_labels(graphs)
     check_featurizer(start, graphs, graphs.name)
     if reasons := start.encoder.unencodable(graphs):
@@ -167,7 +167,7 @@ def continued(start: FittedModel, graphs: GraphSet) -> GraphSet:
 
 
 def _start(model: FittedModel) -> Start:
-    """What a training continues."""
+    """The starting point of a training that continues a model."""
     tensors = {f"{number}/{name}": value for number, part in enumerate(model.members) for name, value in part.items()}
     scaling = model.constants if model.task_name == "regression" else ()
     return Start(
@@ -176,7 +176,7 @@ def _start(model: FittedModel) -> Start:
 
 
 def _history(start: FittedModel) -> dict[str, Any]:
-    """What a continued model says of the trainings before, the first one first, and the labels of its classes."""
+    """The part of a continued model's description about earlier trainings, in order, and the labels of its classes."""
     last = {name: start.about[name] for name in ("dataset", "graphs", "validation") if name in start.about}
     labels = {"labels": start.about["labels"]} if "labels" in start.about else {}
     return labels | {"before": [*start.about.get("before", []), last]}
@@ -193,8 +193,8 @@ def trained_model(
     weight: NDArray[Any] | None = None,
     labelled: NDArray[Any] | None = None,
 ) -> FittedModel:
-    """The model of a finished split: its folder, its training graphs `ids`, and what it was trained with. `labelled`
-    are those of them that have labels, by default all."""
+    """Build the model of a finished split from its folder. `ids` are its training graphs, and `labelled` those of them
+    whose labels were used, by default all."""
     labelled = ids if labelled is None else labelled
     folders = [home] if ensemble == 1 else [member_folder(home, number) for number in range(ensemble)]
     task, classes = task_of(graphs), graphs.task == "classification"

@@ -1,4 +1,4 @@
-"""Graphs as people hold them (a GraphSet, PyG data, NetworkX graphs, SMILES) as one GraphSet."""
+"""Convert the inputs of the estimators (a GraphSet, PyG data, NetworkX graphs, SMILES) to a GraphSet."""
 
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
@@ -15,9 +15,9 @@ KINDS = "a GraphSet, or a list of PyG data, NetworkX graphs or SMILES"
 
 
 def to_graphset(x: Any, featurize: Callable[[Sequence[str]], GraphSet] | None = None) -> GraphSet:
-    """The graphs of x, which is one of `KINDS`; what class they have of themselves, if any, means nothing.
+    """The graphs of x, which is one of `KINDS`. Classes of PyG data and NetworkX graphs are ignored.
 
-    `featurize` makes graphs of SMILES.
+    `featurize` converts SMILES to graphs.
     """
     if isinstance(x, GraphSet):
         return x
@@ -46,7 +46,7 @@ def to_graphset(x: Any, featurize: Callable[[Sequence[str]], GraphSet] | None = 
 
 
 def is_smiles(x: Any) -> bool:
-    """Whether x is a list of texts."""
+    """Whether x is a list of strings."""
     listed = not isinstance(x, GraphSet | str) and hasattr(x, "__len__") and len(x) > 0
     return listed and isinstance(next(iter(x)), str)
 
@@ -65,7 +65,7 @@ def _kind(item: Any) -> str:
 
 
 def labels_of(y: Any, count: int) -> np.ndarray:
-    """Labels [G] as an array; an error unless there are as many as graphs. One column of a table will do."""
+    """Labels [G] as an array. Raise UserError unless there is one per graph; a single column [G, 1] is accepted."""
     if isinstance(y, list | tuple) and any(map(_is_missing, y)):
         raise _missing(y)
     if isinstance(y, list | tuple) and len({isinstance(label, str) for label in y}) > 1:
@@ -88,7 +88,7 @@ def _is_missing(label: Any) -> bool:
     """Whether a label is None, NaN, NaT or pandas' NA."""
     try:
         return label is None or bool(label != label)
-    except (TypeError, ValueError):  # NA is neither equal to itself nor different
+    except (TypeError, ValueError):  # comparing pandas' NA gives neither true nor false
         return True
 
 
@@ -99,7 +99,7 @@ def _missing(labels: Sequence[Any]) -> UserError:
 
 
 def encode_labels(y: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Labels [G] as codes and the sorted labels that occur."""
+    """Labels [G] as codes, and the sorted labels."""
     labels = labels_of(y, count)
     if labels.dtype.kind in "fOmM" and any(map(_is_missing, labels)):
         raise _missing(list(labels))
@@ -117,12 +117,12 @@ def encode_labels(y: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def names_of(classes: np.ndarray) -> Names:
-    """Labels as a GraphSet names its classes."""
+    """The class names of a GraphSet for these labels."""
     return tuple(str(label) for label in classes.tolist())
 
 
 def weights_by_class(class_weight: Mapping[Any, float], y: NDArray[Any], sample_weight: ArrayLike | None) -> ArrayLike:
-    """[G] the weights of graphs by the weights of their classes, times their own."""
+    """[G] the weight of each graph: that of its class times its sample weight."""
     from sklearn.utils.class_weight import compute_sample_weight
 
     try:
@@ -136,7 +136,7 @@ def weights_by_class(class_weight: Mapping[Any, float], y: NDArray[Any], sample_
 
 
 def seed_of(state: Any) -> int:
-    """The seed that a `random_state` means, as scikit-learn reads it: None is NumPy's own generator."""
+    """The seed from a `random_state`, as in scikit-learn: None is NumPy's global generator."""
     if isinstance(state, Integral):
         return int(state)
     generator = np.random.mtrand._rand if state is None else state

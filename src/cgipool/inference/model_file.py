@@ -1,7 +1,7 @@
-"""Checks of what a model file says about itself, made before anything of the size it claims is built.
+"""Check the description in a model file before a network of the size that it claims is built.
 
-A model file may come from anyone. Its description must have the right types, agree with itself, and describe exactly
-the tensors that the file holds.
+A model file may come from anyone. Its description must have the right types, be consistent, and match the tensors of
+the file exactly.
 """
 
 import json
@@ -21,20 +21,21 @@ from cgipool.training.recipe import Recipe
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """The description in a model file's header; a ValueError if it is not a JSON object of valid text and numbers."""
+    """The description in the header of a model file. Raise ValueError unless it is a JSON object of valid text and
+    numbers."""
     plain = json.loads(text, parse_constant=_no_constant)
-    json.dumps(plain, ensure_ascii=False).encode()  # a lone surrogate is an error here and not where it is printed
+    json.dumps(plain, ensure_ascii=False).encode()  # a lone surrogate must fail here, not when it is printed
     _need(isinstance(plain, dict), "its description is not a table")
     return plain
 
 
 def check_description(plain: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    """A ValueError unless the description has the right types and as many members as there are tensors for."""
+    """Raise ValueError unless the description has the right types and its members match the tensors."""
     _need(isinstance(plain["method"], str), "the method is not a name")
     _need(isinstance(plain["recipe"], dict), "the recipe is not a table")
     names, shares, sizes = _outputs(plain), plain["shares"], plain["sizes"]
     _need(_texts(names) and len(set(names)) == len(names) > 0, "the class names are not a list of distinct names")
-    _need(_numbers(shares) and len(shares) == len(names), "there is not one share for each class")
+    _need(_numbers(shares) and len(shares) == len(names), "it does not have one share for each class")
     _need(all(0 <= share <= 1 for share in shares), "a share of a class is not between 0 and 1")
     _need(_numbers(sizes) and len(sizes) == 2 and type(sizes[1]) is int, "the sizes are not a mean and a whole number")
     _need(0 <= min(sizes) <= max(sizes) < 2**31, "the sizes are out of range")
@@ -45,7 +46,7 @@ def check_description(plain: dict[str, Any], tensors: dict[str, Tensor]) -> None
     _need(isinstance(about, dict), "the description of its training is not a table")
     if "labels" in about:
         labels = about["labels"]
-        _need(isinstance(labels, list) and len(labels) == len(names), "there is not one label for each class")
+        _need(isinstance(labels, list) and len(labels) == len(names), "it does not have one label for each class")
         _need(_texts(labels) or _numbers(labels) or _flags(labels), "the labels are of different types")
     _check_encoder(plain["encoder"])
     members = plain["members"]
@@ -56,7 +57,7 @@ def check_description(plain: dict[str, Any], tensors: dict[str, Tensor]) -> None
 
 
 def _outputs(plain: dict[str, Any]) -> Any:
-    """The names of the classes or target columns; a ValueError if the description of another task is not sound."""
+    """The names of the classes or target columns. Raise ValueError if the task is unknown or does not match them."""
     task = plain.get("task", "classification")
     if task == "classification":
         return plain["class_names"]
@@ -76,10 +77,10 @@ def check_weights(
     sizes: Sizes,
     members: list[dict],
 ) -> None:
-    """A ValueError unless every member has exactly the tensors of the network that is described.
+    """Raise ValueError unless every member has exactly the tensors of the described network.
 
-    The network is built without memory for its weights. One with a pool of the user's own is not, as its code may need
-    values: there `load_state_dict` compares the shapes.
+    The network is built without memory for its weights, except with a user's own pool, whose code may need values:
+    then `load_state_dict` compares the shapes.
     """
     if method not in METHODS:
         return
@@ -101,12 +102,12 @@ def check_weights(
         for name, value in weights.items():
             wanted = expected[name]
             if value.shape != wanted.shape or value.dtype != wanted.dtype:
-                shapes = f"{tuple(value.shape)} where {tuple(wanted.shape)} follows from its settings"
+                shapes = f"{tuple(value.shape)}, but its settings need {tuple(wanted.shape)}"
                 raise ValueError(f"{name} of member {number} has shape {shapes}")
 
 
 STRUCTURE: dict[str, Any] = {"wl": 0, "merged": [], "rwse": 0, "lappe": 0}
-"""What an encoder reads of the structure, and what its absence means."""
+"""The fields of an encoder for structural features, with their values in files that lack them."""
 
 
 def _check_encoder(plain: Any) -> None:
@@ -118,15 +119,15 @@ def _check_encoder(plain: Any) -> None:
         rdkit, bits = held.get("rdkit", []), held.get("bits", 0)
         sound = sound and _texts(rdkit) and type(bits) is int and bits >= 0 and isinstance(held["impute"], bool)
         sound = sound and len(held["names"]) + len(rdkit) + bits == len(held["mean"]) == len(held["scale"]) > 0
-        _need(sound, "the encoder's descriptors are not sound")
+        _need(sound, "the encoder's descriptors are not valid")
     wl, merged, rwse, lappe = (plain.get(name, usual) for name, usual in STRUCTURE.items())
     sound = all(type(count) is int and count >= 0 for count in (wl, rwse, lappe))
-    _need(sound, "the encoder's rounds or steps are not counts")
-    _need(_flags(merged) and len(merged) == wl, "the encoder has not one flag for each round of colours")
+    _need(sound, "the encoder's rounds or steps are not whole numbers")
+    _need(_flags(merged) and len(merged) == wl, "the encoder does not have one flag for each round of colours")
     _need(wl < max(len(plain["values"]), 1), "the encoder has too few columns for its rounds of colours")
     _need(rwse + lappe <= len(plain["mean"] or ()), "the encoder has too few float columns for its steps")
-    _need(plain["source"] in SOURCES[1:], "the encoder reads neither labels nor degrees")
-    _need(plain["source"] != "degree" or len(plain["values"]) == 1 + wl, "an encoder of degrees has one column")
+    _need(plain["source"] in SOURCES[1:], "the encoder uses neither labels nor degrees")
+    _need(plain["source"] != "degree" or len(plain["values"]) == 1 + wl, "an encoder of degrees must have one column")
     if plain.get("edges") is not None:
         _need(isinstance(plain["edges"], dict), "the encoder of the edges is not a table")
         _check_columns(plain["edges"])
@@ -134,14 +135,14 @@ def _check_encoder(plain: Any) -> None:
 
 def _check_columns(plain: dict[str, Any]) -> None:
     values, seen, mean, scale = (plain[name] for name in ("values", "seen", "mean", "scale"))
-    _need(_texts(list(plain.get("reads", []))), "the names of the encoder's columns are not texts")
+    _need(_texts(list(plain.get("reads", []))), "the encoder's names of columns to read are not strings")
     called = plain.get("called", [[], []])
     sound = isinstance(called, list) and len(called) == 2 and all(map(_texts, called))
-    _need(sound, "what the encoder's columns are called is not texts")
+    _need(sound, "the encoder's column names are not strings")
     _need(plain["vocabulary"] in VOCABULARIES, "the encoder's vocabulary is unknown")
     _need(isinstance(values, list) and all(map(_texts, values)), "the encoder's values are not lists of names")
-    _need(isinstance(seen, list) and all(map(_flags, seen)), "the encoder's seen values are not lists of truth values")
-    _need(list(map(len, values)) == list(map(len, seen)), "the encoder's values and seen values differ in number")
+    _need(isinstance(seen, list) and all(map(_flags, seen)), "the encoder's flags are not lists of true and false")
+    _need(list(map(len, values)) == list(map(len, seen)), "the encoder's values and flags differ in number")
     if mean is not None or scale is not None:
         _need(_numbers(mean) and _numbers(scale) and len(mean) == len(scale), "the encoder's means and scales differ")
         _need(all(value > 0 for value in scale), "a scale of the encoder is not positive")
@@ -161,7 +162,7 @@ def _flags(value: Any) -> bool:
 
 
 def _numbers(value: Any) -> bool:
-    """Whether it is a list of finite numbers that a float can hold."""
+    """Whether a value is a list of finite numbers that a float can hold."""
     if not isinstance(value, list) or not all(type(item) in (int, float) for item in value):
         return False
     return all(abs(item) < 1e300 for item in value)

@@ -1,6 +1,6 @@
-"""Predictions for many graphs, a chunk at a time, so that memory does not grow with their number.
+"""Predict many graphs, a chunk at a time, so that memory does not grow with their number.
 
-A broken graph is reported with its number and the reason; the others are predicted. Shapes: C classes.
+A graph that cannot be read is reported with its id and the reason; the others are predicted. Shapes: C classes.
 """
 
 import csv
@@ -17,11 +17,11 @@ from cgipool.inference.fitted import FittedModel
 from cgipool.inference.predict_input import CHUNK, Chunk
 
 NOT_FINITE = "the model's output is not finite: its weights or the features of the graph are too large"
-"""The reason of a row for which the network gave NaN."""
+"""The reason in a row without a finite prediction."""
 
 
 UNSEEN = "unseen_nodes"
-"""The column with the number of nodes that have a label or degree which no training graph had."""
+"""The column with the number of nodes whose label or degree does not occur in the training graphs."""
 
 
 class Row(NamedTuple):
@@ -31,20 +31,20 @@ class Row(NamedTuple):
     values: NDArray[np.float64] | None
     """[O] probabilities, or values of a regression; None if the graph cannot be read or the output is not finite."""
     reason: str = ""
-    """Why there are none."""
+    """Why there is no prediction."""
     kept: tuple[str, ...] = ()
-    """Fields of the input that are passed through."""
+    """Fields of the input to copy."""
     spread: NDArray[np.float64] | None = None
-    """[O] the standard deviation over the members of an ensemble, if it is wanted."""
+    """[O] the standard deviation over the members of an ensemble, if requested."""
     unseen: int | None = None
-    """Nodes with a label or degree that no training graph had; None if the graph cannot be read."""
+    """Number of nodes whose label or degree does not occur in the training graphs; None if the graph cannot be read."""
 
 
 def shard_of(count: int, number: int, shards: int) -> tuple[int, int]:
     """Start and stop of one of several consecutive parts of `count` graphs; parts are numbered from 1.
 
-    If every part can have a whole chunk, parts begin at chunks of the whole: the networks then see the same batches and
-    return the same numbers.
+    If there is a chunk for every part, parts begin at the borders of chunks: the batches, and so the results, are then
+    the same as without parts.
     """
     unit = CHUNK if count >= shards * CHUNK else 1
     chunks = -(-count // unit)
@@ -55,7 +55,7 @@ def shard_of(count: int, number: int, shards: int) -> tuple[int, int]:
 def predictions(
     model: FittedModel, chunks: Iterable[Chunk], strict: bool = False, spread: bool = False
 ) -> Iterator[Row]:
-    """A row for every graph, in order. With `strict`, the first graph without an answer raises UserError."""
+    """Yield a row for every graph, in order. With `strict`, the first graph without a prediction raises UserError."""
     for chunk in chunks:
         if strict and chunk.reasons:
             place, reason = min(chunk.reasons.items())
@@ -80,21 +80,21 @@ def predictions(
 
 
 class WrittenRows(NamedTuple):
-    """Some thousand rows as they are written."""
+    """The text of some thousand rows, and counts for the summary."""
 
     text: str
-    """Without a header."""
+    """The text without a header."""
     graphs: int
     bad: int
-    """How many could not be read."""
+    """Number of graphs that could not be read."""
     nodes: int = 0
-    """Of the graphs that could be read."""
+    """Number of nodes of the graphs that could be read."""
     unseen: int = 0
-    """Nodes with a label or degree that the model was not trained on."""
+    """Number of nodes with a label or degree that the model was not trained on."""
     empty: int = 0
-    """Graphs without nodes, which all have the same prediction."""
+    """Number of graphs without nodes, which all have the same prediction."""
     not_finite: int = 0
-    """Graphs for which the model's output is not finite."""
+    """Number of graphs for which the model's output is not finite."""
 
 
 def written(
@@ -105,7 +105,7 @@ def written(
     keep: Sequence[str] = (),
     spread: bool = False,
 ) -> Iterator[WrittenRows]:
-    """The rows of every chunk, in order; `keep` names the columns that are passed through."""
+    """Yield the rows of every chunk, in order; `keep` names the columns to copy."""
     for chunk in chunks:
         out, without, unseen = io.StringIO(), 0, 0
         writer = Writer(out, model.task.columns, as_json, headed=False, keep=keep, task=model.task_name, spread=spread)
@@ -121,12 +121,12 @@ def written(
 
 
 class Writer:
-    """Rows as CSV or as lines of JSON.
+    """Writes rows as CSV or as JSON lines.
 
     A row has the id, the prediction (the class and a probability for each class; the value of each target; the
-    probability of each label), the spread over an ensemble's members if wanted, the number of nodes that the model was
-    not trained on, why there is no prediction, and columns of the input that are passed through. `headed` says whether
-    a CSV begins with the names of its columns.
+    probability of each label), the standard deviation over the members of an ensemble if requested, the number of nodes
+    that the model was not trained on, the reason if there is no prediction, and columns copied from the input. `headed`
+    says whether a CSV begins with a header.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class Writer:
             self.table.writerow(map(csv_cell, texts))
 
     def _plain(self, row: Row, best: str | None) -> dict[str, Any]:
-        """A row as an object of JSON."""
+        """A row as a JSON object."""
 
         def named(values: NDArray[np.float64] | None) -> dict[str, float] | None:
             if values is None:

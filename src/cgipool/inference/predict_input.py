@@ -1,6 +1,6 @@
-"""What `predict` and `explain` read: sets of graphs, and molecules in tables or SDF, a chunk at a time.
+"""Read the input of `predict` and `explain` a chunk at a time: sets of graphs, and molecules in tables or SDF.
 
-Graphs are known by their ids; one without an id is known by its position, counted from 0.
+Graphs are identified by their ids, or without an id by their position, counted from 0.
 """
 
 import itertools
@@ -26,24 +26,24 @@ from cgipool.files import check_regular
 from cgipool.inference.fitted import FittedModel
 
 CHUNK = 4096
-"""Graphs that are held at a time."""
+"""Number of graphs in memory at a time."""
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some of the graphs to predict: those that can be read, and why the others cannot."""
+    """Some of the graphs to predict: those that can be read, and the reasons why the others cannot."""
 
     ids: Sequence[str]
     graphs: GraphSet | None
-    """The readable ones, in order."""
+    """The graphs that can be read, in order."""
     reasons: dict[int, str] = field(default_factory=dict)
-    """By place among the ids."""
+    """By index in `ids`, why a graph cannot be read."""
     kept: Sequence[tuple[str, ...]] = ()
-    """For each id the fields that are passed through; empty where none are."""
+    """For each id the fields to copy; empty if there are none."""
 
 
 def graph_chunks(graphs: GraphSet, size: int = CHUNK, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
-    """The graphs of a set, whose arrays may lie on disk, or those from `start` up to `stop` alone."""
+    """Yield the graphs of a set, or only those from `start` up to `stop`; its arrays may be memory-mapped."""
     end = graphs.n_graphs if stop is None else stop
     for first in range(start, end, size):
         last = min(first + size, end)
@@ -56,7 +56,7 @@ def graph_chunks(graphs: GraphSet, size: int = CHUNK, start: int = 0, stop: int 
 
 
 def known_to(model: FittedModel, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
-    """The same chunks, where graphs with labels or degrees that the model has no input for cannot be read."""
+    """Yield the same chunks, but graphs with labels or degrees without an input column count as not readable."""
     for chunk in chunks:
         found = {} if chunk.graphs is None else model.encoder.unencodable(chunk.graphs)
         if chunk.graphs is None or not found:
@@ -69,7 +69,7 @@ def known_to(model: FittedModel, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
 
 
 def named(chunks: Iterable[Chunk], lines: Iterable[Line]) -> Iterator[Chunk]:
-    """The same chunks with ids and fields of their own, of which there must be enough."""
+    """Yield the same chunks with the ids and fields of `lines`, of which there must be enough."""
     left = iter(lines)
     for chunk in chunks:
         own = list(itertools.islice(left, len(chunk.ids)))
@@ -87,7 +87,8 @@ def molecule_chunks(
     max_atoms: int = MAX_ATOMS,
     columns: Names = (),
 ) -> Iterator[Chunk]:
-    """The molecules of lines with a SMILES each, or a molfile; `columns` are those that the model reads beside them."""
+    """Yield the molecules of lines, each with a SMILES or a molfile. `columns` are further columns that the model
+    reads."""
     from cgipool.data.molecules import MoleculeFeaturizer, NotAMoleculeError, parse_block, parse_smiles
 
     made, left = MoleculeFeaturizer.from_json(featurizer), iter(lines)
@@ -113,7 +114,7 @@ def chunks_from(
     stop: int | None = None,
     asked: Asked | None = None,
 ) -> Iterator[Chunk]:
-    """What there is to predict at a path from `start` up to `stop`, of which `lines_of` gives these lines."""
+    """Yield the graphs or molecules at a path from `start` up to `stop`; `lines` are those of `lines_of`."""
     place, asked = Path(path), asked or Asked()
     if is_table(place):
         if model.featurizer is None:
@@ -131,14 +132,13 @@ def chunks_from(
 def chunks_of(
     path: str | Path, model: FittedModel, asked: Asked | None = None, start: int = 0, stop: int | None = None
 ) -> Iterator[Chunk]:
-    """What there is to predict at a path: molecules, or graphs. From `start` up to `stop` alone, if these are given:
-    positions, from 0."""
+    """Yield the molecules or graphs at a path, or only those at the positions (from 0) `start` up to `stop`."""
     asked = reading(path, model, asked)
     return chunks_from(lines_of(path, asked, start, stop), path, model, start, stop, asked)
 
 
 def reading(path: str | Path, model: FittedModel, asked: Asked | None = None) -> Asked:
-    """The same options with the columns of a table that the model reads; an error names those that it lacks."""
+    """The same options with the columns of a table that the model reads. Raise UserError if the table lacks some."""
     asked = asked or Asked()
     if not is_table(Path(path)) or model.featurizer is None or not (names := model.descriptor_columns):
         return asked
@@ -147,7 +147,7 @@ def reading(path: str | Path, model: FittedModel, asked: Asked | None = None) ->
 
 
 def count_of(path: str | Path, asked: Asked | None = None) -> int:
-    """How many graphs, or molecules of a table or an SDF, there are to predict at a path."""
+    """The number of graphs, or molecules of a table or an SDF, at a path."""
     place, max_size = Path(path), None if asked is None else asked.max_size
     if is_sdf(place):
         from cgipool.data.importers.molecular import records
@@ -157,8 +157,8 @@ def count_of(path: str | Path, asked: Asked | None = None) -> int:
 
 
 def position_of(path: str | Path, given: str, asked: Asked | None = None) -> int:
-    """The position, from 0, of the graph that is meant by `--graph`: the one with this id, else the one at this
-    position. An id that several graphs have is an error; whether there are as many graphs is not checked."""
+    """The position, from 0, of the graph that `--graph` names by its id or, if no graph has this id, by its position.
+    Raise UserError if several graphs have the id. It is not checked whether the position exists."""
     place = Path(path)
     graphs = None if is_table(place) else open_graphs(path)
     if graphs is not None and graphs.graph_ids is not None:
@@ -178,12 +178,12 @@ def position_of(path: str | Path, given: str, asked: Asked | None = None) -> int
 
 
 def check_featurizer(model: FittedModel, graphs: GraphSet, path: str | Path) -> None:
-    """An error if the molecules of a saved set were made into graphs in another way than those of training."""
+    """Raise UserError if the molecules of a saved set were converted to graphs with other options than in training."""
     if model.featurizer is None or graphs.featurizer is None:
         return
     for option in model.featurizer.keys() | graphs.featurizer.keys():
         trained, found = model.featurizer.get(option), graphs.featurizer.get(option)
-        if trained == found or option == "rdkit":  # the version is a note
+        if trained == found or option == "rdkit":  # the version is for information only
             continue
         if option in ("atoms", "bonds") and all(column in (found or ()) for column in trained or ()):
             continue  # the set has further columns, which the model does not read
@@ -198,13 +198,13 @@ def check_featurizer(model: FittedModel, graphs: GraphSet, path: str | Path) -> 
 
 
 def open_graphs(path: str | Path) -> GraphSet:
-    """The set at a path or of a name, with classes or without; a saved one stays on disk."""
+    """Load the set at a path or by name, with or without classes; saved sets are memory-mapped."""
     check_regular(Path(path))
     return GraphSet.load(path, mmap=True) if is_saved(Path(path)) else load_dataset(path, unlabelled=True)
 
 
 def _one_by_one(graphs: GraphSet, start: int, stop: int, ids: Sequence[str]) -> Chunk:
-    """A chunk with a broken graph in it: which ones, and the rest."""
+    """A chunk that contains invalid graphs: the valid ones, and the reasons for the others."""
     sound, reasons = [], {}
     for number in range(start, stop):
         try:
@@ -215,8 +215,8 @@ def _one_by_one(graphs: GraphSet, start: int, stop: int, ids: Sequence[str]) -> 
 
 
 def _checked(graphs: GraphSet, start: int, stop: int) -> GraphSet:
-    """Some graphs, or an error that says what is wrong with them."""
+    """Some graphs of a set. Raise UserError if they are not valid."""
     try:
         return replace(graphs.subset(np.arange(start, stop)), checked=False)
     except (ValueError, IndexError, OverflowError, MemoryError) as error:
-        raise UserError(f"{graphs.name}: the arrays do not fit together ({error})") from None
+        raise UserError(f"{graphs.name}: the arrays do not match ({error})") from None

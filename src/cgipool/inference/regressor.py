@@ -37,7 +37,7 @@ class GraphRegressor(RegressorMixin, GraphEstimator):
     """
 
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Train on graphs and their targets; a GraphSet may bring its own targets instead of y."""
+        """Train on graphs and their targets. Without y, the targets of a GraphSet are used."""
         featurizer, graphs = read_training(X, self._before)
         if y is None:
             check_targets(X, graphs, ("regression",))
@@ -61,7 +61,8 @@ class GraphRegressor(RegressorMixin, GraphEstimator):
 
     @classmethod
     def load(cls, path: str | Path, device: str = "cpu", allow_code: bool = False) -> Self:
-        """The regressor of a file that `save` or `cgipool fit` wrote; for `allow_code` see `GraphClassifier.load`."""
+        """Load a regressor from a file that `save` or `cgipool fit` wrote. For `allow_code` see
+        `GraphClassifier.load`."""
         made = cls._loaded(path, device, allow_code, ("regression",))
         made._one = len(made.model_.target_names) == 1
         return made

@@ -1,4 +1,4 @@
-"""What a method reads of a data set with a recipe: what is left out is said, and what it cannot read is refused."""
+"""The parts of a data set that a method uses: warnings about unused parts, and errors for unsupported ones."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -12,24 +12,24 @@ from cgipool.training.recipe import Recipe
 from cgipool.training.settings import INPUT, setting_of
 
 INPUTS = ("conv", *(each.name for each in fields(Recipe) if each.metadata and setting_of(each).panel == INPUT))
-"""Settings that say what is read of a data set."""
+"""Settings that determine which parts of a data set are used."""
 
 
 def warn_of_unread(graphs: GraphSet, name: str, recipe: Recipe) -> None:
-    """Warn of parts of the data set, and of changed settings of the input, that the method does not read, and of
+    """Warn about parts of the data set and changed input settings that the method does not use, and about missing
     descriptors that are filled in."""
     warn_of_unused(graphs, unread_by([name], recipe))
-    changed = recipe.changes().keys() - {"attributes"}  # chosen by the data set, and the warning above knows of them
+    changed = recipe.changes().keys() - {"attributes"}  # set by the data set, and covered by the warning above
     if unread := [each for each in INPUTS if each in changed and not method_named(name).reads(each)]:
         warn_user(f"method {name} does not read: {', '.join(unread)}", UnusedDataWarning)
     if recipe.impute != "none" and not recipe.descriptors and "impute" not in unread:
-        warn_user(f"impute={recipe.impute} changes nothing, as no descriptors are named", UnusedDataWarning)
+        warn_user(f"impute={recipe.impute} has no effect without descriptors", UnusedDataWarning)
     if recipe.impute == "mean" and method_named(name).reads("descriptors"):
         warn_of_gaps(graphs, recipe.descriptor_columns)
 
 
 def unread_by(names: Sequence[str], recipe: Recipe) -> dict[str, str]:
-    """What these methods, or the networks among them, do not read of a data set, and what to know about it."""
+    """The parts of a data set that these methods, or the networks among them, do not use, each with a hint."""
     methods = {name: method_named(name) for name in names}
     networks = {name: method for name, method in methods.items() if method.architecture == "network"}
     found: dict[str, str] = {}
@@ -40,12 +40,12 @@ def unread_by(names: Sequence[str], recipe: Recipe) -> dict[str, str]:
 
 
 def _unread(name: str, method: Method, recipe: Recipe) -> dict[str, str]:
-    if method.architecture == "constant":  # it reads no graph by definition
+    if method.architecture == "constant":  # it ignores the graphs
         return {}
     found = {}
     if not (recipe.attributes and method.reads("attributes")):
         found["node attributes"] = "; set attributes=true to use them" if method.reads("attributes") else ""
-    if method.of_molecules:  # atoms and bonds make up the molecule
+    if method.of_molecules:  # it uses atoms and bonds through the molecule
         return found | {"edge attributes": ""}
     if method.classical:
         labels = {} if recipe.kernel_edges else {"edge labels": "; kernel_edges=true reads them"}
@@ -60,7 +60,7 @@ def _unread(name: str, method: Method, recipe: Recipe) -> dict[str, str]:
 
 def check_edges(names: Sequence[str], recipe: Recipe, features: bool) -> None:
     """Raise UserError for methods whose pools make new edges where the convolution reads edges one by one. `features`
-    says whether edges have any: without, gine needs only sums over neighbours."""
+    says whether edges have features; without them, gine only needs sums over neighbours."""
     if bad := refused(names, recipe) if features or recipe.conv == "transformer" else []:
         what = f"method {bad[0]} makes" if len(bad) == 1 else f"methods {', '.join(bad)} make"
         raise UserError(
@@ -70,7 +70,7 @@ def check_edges(names: Sequence[str], recipe: Recipe, features: bool) -> None:
 
 
 def refused(names: Sequence[str], recipe: Recipe) -> list[str]:
-    """Those of these methods that a convolution which reads edges one by one cannot follow."""
+    """The methods after whose pools the convolution has no edge features to read."""
     reads = recipe.reads_edges and recipe.levels > 1
     return [name for name in names if reads and method_named(name).new_edges]
 
