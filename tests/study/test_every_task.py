@@ -2,6 +2,8 @@
 
 import csv
 import json
+import re
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -294,3 +296,23 @@ def test_a_search_by_another_metric_stops_and_ranks_by_it(
     file.write_text(text.replace("epochs = 3", 'epochs = 3\nstop_by = "mae"'))
     assert main(["study", "search", str(file), "--metric", "r2"]) == 2
     assert "a search by r2 needs stop_by = 'r2' in [base]" in capsys.readouterr().err
+
+
+STUDIES = Path(__file__).resolve().parents[2] / "studies"
+
+
+@pytest.mark.parametrize("name", ["numbers", "classes", "labels"])
+def test_searches_on_molecules_can_be_planned(
+    sets: Path, tmp_path: Path, capsys: pytest.CaptureFixture, name: str
+) -> None:
+    file = tmp_path / f"search-molecules-{name}.toml"
+    file.write_text((STUDIES / file.name).read_text())
+    (tmp_path / "sets").mkdir()
+    for path in tomllib.loads(file.read_text())["data"].values():
+        (tmp_path / path).symlink_to(sets / name)
+    assert main(["study", "search", str(file), "--dry-run", "--device", "cuda"]) == 0
+    assert re.findall(r"^(rung \d) +(\d+)", capsys.readouterr().out, re.MULTILINE) == [
+        ("rung 1", "24"),
+        ("rung 2", "6"),
+        ("rung 3", "3"),
+    ]
