@@ -116,7 +116,7 @@ def test_parsing_a_set_does_not_empty_what_its_lock_links_to(tmp_path: Path, mon
     outside.write_text("precious")
     (tmp_path / "cache" / "locks").mkdir(parents=True)
     (tmp_path / "cache" / "locks" / "entry").symlink_to(outside)
-    with sources._alone(tmp_path / "cache" / "parsed" / "entry"):
+    with sources._one_at_a_time(tmp_path / "cache" / "parsed" / "entry"):
         pass
     assert outside.read_text() == "precious"
 

@@ -9,7 +9,8 @@ from cgipool.data.catalogue import family_of
 from cgipool.report.blocks import Block, number
 from cgipool.report.tables import markdown_block
 from cgipool.study.search import Floats, Mean, mean_over
-from cgipool.study.search_file import APART, BASE
+from cgipool.study.search_file import APART
+from cgipool.study.space import BASE
 
 Search = dict[str, Any]
 """The content of searches/NAME.json."""

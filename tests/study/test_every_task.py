@@ -2,6 +2,8 @@
 
 import csv
 import json
+import re
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -257,3 +259,60 @@ def test_a_search_has_one_metric(sets: Path, tmp_path: Path, capsys: pytest.Capt
     )
     assert main(["study", "search", str(tmp_path / "search.toml"), "--dry-run"]) == 2
     assert "a search needs data sets of one task" in capsys.readouterr().err
+
+
+def test_a_search_by_another_metric_stops_and_ranks_by_it(
+    sets: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    text = (
+        f'methods = ["none", "wl"]\ndatasets = ["n"]\n[data]\nn = "{sets}/numbers"\n[base]\nwidth = 8\nepochs = 3\n'
+        "[space]\nlr = [0.001, 0.03]\n[[rung]]\nsettings = 2\nsplits = 2\n"
+    )
+    file, store = tmp_path / "search.toml", tmp_path / "store"
+    file.write_text(text)
+    assert main(["study", "search", str(file), "--store", str(store), "--metric", "r2"]) == 0
+    told = json.loads((store / "searches" / "search-r2.json").read_text())
+    assert told["metric"] == "r2"
+    assert told["base"]["stop_by"] == "r2"
+    cells = [json.loads(path.read_text()) for path in (store / "cells").glob("*.json")]
+    stored = {cell["key"]: [row["val_r2"] for row in cell["splits"]] for cell in cells}
+    assert any("val_r2" in row["curve"] and "val_rmse" in row["curve"] for cell in cells for row in cell["splits"])
+    for trial in told["rungs"][0]["trials"]:
+        for key, values in zip(trial["cells"], trial["val_accuracy"], strict=True):
+            assert values == pytest.approx(stored[key], abs=1e-6)
+    found = {t["name"]: t["score"]["accuracy"]["value"] for t in told["rungs"][0]["trials"]}
+    assert told["winner"]["name"] == max(found, key=found.__getitem__)
+    assert len(set(found.values())) == 2
+    capsys.readouterr()
+
+    file.write_text('metric = "r2"\n' + text)
+    assert main(["study", "search", str(file), "--store", str(store)]) == 0
+    assert "validation R²" in capsys.readouterr().out
+    assert json.loads((store / "searches" / "search.json").read_text())["winner"] == told["winner"]
+    assert len(list((store / "cells").glob("*.json"))) == len(cells), "nothing is trained twice"
+
+    assert main(["study", "search", str(file), "--metric", "mcc"]) == 2
+    assert "unknown metric of regression" in capsys.readouterr().err
+    file.write_text(text.replace("epochs = 3", 'epochs = 3\nstop_by = "mae"'))
+    assert main(["study", "search", str(file), "--metric", "r2"]) == 2
+    assert "a search by r2 needs stop_by = 'r2' in [base]" in capsys.readouterr().err
+
+
+STUDIES = Path(__file__).resolve().parents[2] / "studies"
+
+
+@pytest.mark.parametrize("name", ["numbers", "classes", "labels"])
+def test_searches_on_molecules_can_be_planned(
+    sets: Path, tmp_path: Path, capsys: pytest.CaptureFixture, name: str
+) -> None:
+    file = tmp_path / f"search-molecules-{name}.toml"
+    file.write_text((STUDIES / file.name).read_text())
+    (tmp_path / "sets").mkdir()
+    for path in tomllib.loads(file.read_text())["data"].values():
+        (tmp_path / path).symlink_to(sets / name)
+    assert main(["study", "search", str(file), "--dry-run", "--device", "cuda"]) == 0
+    assert re.findall(r"^(rung \d) +(\d+)", capsys.readouterr().out, re.MULTILINE) == [
+        ("rung 1", "24"),
+        ("rung 2", "6"),
+        ("rung 3", "3"),
+    ]

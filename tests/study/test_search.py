@@ -40,7 +40,8 @@ from cgipool.study.search import (
     summary,
     winner_of,
 )
-from cgipool.study.search_file import Search, Space, Trial, read_search, search_of, space_of
+from cgipool.study.search_file import Search, read_search, search_of
+from cgipool.study.space import Space, Trial, space_of
 from cgipool.study.store import Store, now
 from cgipool.training.presets import PAPER, parse_setting, recipe_named
 from cgipool.training.run import train
@@ -197,7 +198,7 @@ def filled(search: Search, folder: Path, worth: Callable[[Cell], float], **more:
     """The rounds of a search whose cells are worth what a function says."""
     store = Store(folder)
     while True:
-        found = rounds(search, Results(store))
+        found = rounds(search, Results(store, "accuracy"))
         if not found[-1].waiting:
             return found
         for cell in found[-1].waiting:
@@ -267,7 +268,7 @@ def test_what_the_test_graphs_say_is_not_looked_at(more: dict[str, Any], tmp_pat
         for cell in found[-1].waiting if found else []:
             # The best trial by validation has the worst test results, and the other way round.
             finish(store, cell, worth(cell), **(more or {"test": {"accuracy": 1.0 - worth(cell)}}))
-        found = rounds(search, Results(store))
+        found = rounds(search, Results(store, "accuracy"))
     assert summary(search, found) == summary(search, usual)
 
 
@@ -298,23 +299,23 @@ def test_a_row_has_the_accuracy_of_the_best_epoch(ensemble: int, tmp_path: Path)
 
 def test_a_setting_that_fails_is_out_and_can_be_tried_again(tmp_path: Path) -> None:
     search, store = search_of(PLAIN), Store(tmp_path)
-    (first,) = rounds(search, Results(store))
+    (first,) = rounds(search, Results(store, "accuracy"))
     for cell in first.waiting:
         if cell.at["setting"] == "1":
             store.fail(cell.key, cell.config, "too large", "")
         else:
             finish(store, cell, 0.1 if cell.at["setting"] == "base" else 0.0)
-    first, second = rounds(search, Results(store))
+    first, second = rounds(search, Results(store, "accuracy"))
     assert first.scores["1"] is None
     assert "1" not in second.trials
-    (again,) = rounds(search, Results(store, retry_before=now()))
+    (again,) = rounds(search, Results(store, "accuracy", retry_before=now()))
     assert {cell.at["setting"] for cell in again.waiting} == {"1"}
 
     for cell in first.cells["base"][:1]:
         (tmp_path / "cells" / f"{cell.key}.json").unlink()
         store.fail(cell.key, cell.config, "too large", "")
     with pytest.raises(UserError, match="the base itself could not be trained"):
-        rounds(search, Results(store))
+        rounds(search, Results(store, "accuracy"))
 
 
 def but(path: str, value: Any) -> dict[str, Any]:
@@ -386,7 +387,7 @@ def test_a_family_alone_shares_its_cells() -> None:
     whole = search_of(PLAIN)
     alone = search_of(PLAIN, family="molecules")
     assert (alone.name, alone.datasets) == ("search-molecules", ["MUTAG"])
-    (first, *_), (expected, *_) = (rounds(search, Results(None)) for search in (alone, whole))
+    (first, *_), (expected, *_) = (rounds(search, Results(None, "accuracy")) for search in (alone, whole))
     molecules = [cell.key for cell in expected.waiting if cell.dataset == "MUTAG"]
     assert [cell.key for cell in first.waiting] == molecules
     assert len(molecules) == len(expected.waiting) / 2
@@ -588,7 +589,7 @@ def test_several_devices_share_a_rung(whole: Path, file: Path, tmp_path: Path) -
 
 def test_failures_are_told(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     store, search = Store(tmp_path), read_search(file)
-    (first,) = rounds(search, Results(store))
+    (first,) = rounds(search, Results(store, "accuracy"))
     for cell in first.waiting:
         if cell.at["setting"] in ("1", "2", "3"):
             store.fail(cell.key, cell.config, "too large", "")

@@ -77,7 +77,7 @@ def test_the_folder_holds_all_of_a_run(graphs: GraphSet, tmp_path: Path) -> None
 
 
 def test_arguments_of_a_wrong_kind(graphs: GraphSet) -> None:
-    with pytest.raises(UserError, match=r"a GraphSet, a name or a path, not list; GraphSet\.from_pyg"):
+    with pytest.raises(UserError, match=r"a GraphSet, a name or a path, not list; convert it with GraphSet\.from_pyg"):
         run.train(graphs.to_networkx()[:3])  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"a whole number or a list of Split, not \[0, 3\]"):
         run.train(graphs, splits=[0, 3], epochs=1)  # type: ignore[list-item]

@@ -25,6 +25,10 @@ def search(
         str | None,
         typer.Option(metavar="NAME", help="Use only one family of data sets: molecules, proteins or social."),
     ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Rank settings by this metric, and stop training by it, such as pr_auc."),
+    ] = None,
     store: STORE = Path("runs/store"),
     device: DEVICES = "cpu",
     limit: LIMIT = None,
@@ -43,7 +47,8 @@ def search(
     the base recipe. Scores are printed at the end and saved in STORE/searches/NAME.json. After an interruption, the
     same command continues; no cell is trained twice.
 
-    With --family, this is a separate search, NAME-FAMILY. It draws the same settings and shares trained cells.
+    With --family or --metric, this is a separate search, NAME-FAMILY-METRIC. It draws the same settings and, by the
+    same metric, shares trained cells.
 
     Exit codes: 0 there is a winner; 2 invalid file or option, or the base itself fails; 75 work is left because of
     --limit, SIGTERM or other runs (run again); 130 Ctrl-C.
@@ -54,11 +59,11 @@ def search(
     from cgipool.study.search_file import read_search
     from cgipool.study.store import Store
 
-    asked = read_search(file, family)
+    asked = read_search(file, family, metric)
     devices = kinds_checked(device) * at_once
     if dry_run:
         there = Store(store) if (store / "cells").is_dir() else None  # --dry-run creates nothing
-        lines, code = search_plan_lines(asked, rounds(asked, Results(there)), there, devices), 0
+        lines, code = search_plan_lines(asked, rounds(asked, Results(there, asked.metric_name)), there, devices), 0
     else:
         found, stopped = _run(asked, store, devices, limit, retry_failed)
         lines, code = result_lines(asked, found, store, stopped), AGAIN if found[-1].waiting else 0
@@ -79,7 +84,7 @@ def _run(
         check_device(name)
     began, store = time.monotonic(), Store(folder)
     retry_before = now() if retry_failed else ""
-    results = Results(store, retry_before)
+    results = Results(store, search.metric_name, retry_before)
     outcome = None
     while True:
         found = rounds(search, results)

@@ -15,7 +15,7 @@ from cgipool.errors import counted, rounded
 from cgipool.study.cell import plain
 from cgipool.study.estimate import Estimate, in_words
 from cgipool.study.search import cells_of, options_of, winner_of
-from cgipool.study.search_file import BASE
+from cgipool.study.space import BASE
 
 if TYPE_CHECKING:
     from cgipool.study.cell import Cell
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from cgipool.study.plan import Study
     from cgipool.study.records import Book, SearchRecord, Wanted
     from cgipool.study.search import Mean, Round
-    from cgipool.study.search_file import Rung, Search, Trial
+    from cgipool.study.search_file import Rung, Search
+    from cgipool.study.space import Trial
     from cgipool.study.store import Store
     from cgipool.task.metrics import Metric
 

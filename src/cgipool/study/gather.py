@@ -25,7 +25,8 @@ ARCHIVED = "commit.txt"
 
 
 def split_rows(folder: Path, metric: str = "accuracy") -> list[dict[str, Any]]:
-    """One row per split of a training folder, see `records.Record.splits`; `metric` is the task's primary metric."""
+    """One row per split of a training folder, see `records.Record.splits`. `metric` is the task's primary metric; a row
+    also has the metric that early stopping watched."""
     sizes = {
         split["index"]: {side: len(split[side]) for side in ("train", "val", "test")}
         for split in read_json(folder / "splits.json")["splits"]
@@ -46,8 +47,10 @@ def _row(folder: Path, sizes: dict[int, dict[str, int]], score: str) -> dict[str
     row = {
         name: result[name] for name in ("split", "epochs", "best_epoch", "val_loss", "test", "parameters", "seconds")
     }
-    row |= {score: _val_score(trained, bests, score)}
-    curves = ("train_loss", "val_loss", score)
+    logged = [name for name in (shown[0] if shown else {}) if name.startswith("val_") and name != "val_loss"]
+    scores = list(dict.fromkeys([score, *logged]))
+    row |= {name: _val_score(trained, bests, name) for name in scores}
+    curves = ("train_loss", "val_loss", *scores)
     row |= {"graphs": sizes[result["split"]], "curve": _curve(shown, curves)}
     row |= {"diagnostics": _diagnostics(shown, bests[0], {"epoch", "seconds", *curves})}
     return row | ({"members": result["members"]} if "members" in result else {})

@@ -58,10 +58,10 @@ class Record:
     """What determines the result: method, dataset, recipe (all settings), seed, splits, first, split_kind, ensemble."""
     splits: list[dict[str, Any]]
     """Per split: split, epochs, best_epoch, val_loss and val_METRIC (at the best epoch; METRIC is the primary metric of
-    the task, accuracy for classes), test (metrics by name, shares; those of every class or target column under
-    per_class or per_column), graphs (train, val, test), parameters, seconds, curve (epoch, train_loss, val_loss,
-    val_METRIC), diagnostics (at the best epoch); of an ensemble also members, each with test_METRIC, test, epochs,
-    best_epoch and val_loss."""
+    the task, accuracy for classes, and the one that early stopping watched), test (metrics by name, shares; those of
+    every class or target column under per_class or per_column), graphs (train, val, test), parameters, seconds, curve
+    (epoch, train_loss, val_loss, val_METRIC), diagnostics (at the best epoch); of an ensemble also members, each with
+    test_METRIC, test, epochs, best_epoch and val_loss."""
     provenance: dict[str, Any]
     """command, versions, commit, device, precision, started, finished, seconds, data and splits (hashes); classes
     (their names, and which one is positive unless another is asked for), or task and columns (of the targets)."""

@@ -1,11 +1,6 @@
-"""A search file: the choices for each setting, and the trials drawn from them.
-
-A trial is described by its changes to the base recipe; the base itself changes nothing.
-"""
+"""A search file: which settings are drawn, and the rungs on which they are compared."""
 
 import functools
-import hashlib
-import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,115 +10,12 @@ from cgipool.pool import method_named
 from cgipool.study.cell import Protocol, protocol_of
 from cgipool.study.plan import check_keys, check_name, check_settings, read_toml, recipe_of
 from cgipool.study.sets import Sets, family_in, own_sets, task_in
-from cgipool.task.metrics import KNOWN, Metric, primary_of
-from cgipool.training.presets import STRONG, value_of
-from cgipool.training.recipe import SETTINGS, Recipe
+from cgipool.study.space import Space, space_of
+from cgipool.task.metrics import KNOWN, Metric, check_metric, primary_of
+from cgipool.training.presets import STRONG
+from cgipool.training.recipe import Recipe
 
-BASE, WINNER = "base", "winner"
-
-ATTEMPTS = 1000
-"""Draws for each requested trial, before the space counts as too small."""
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A combination of settings to evaluate."""
-
-    name: str
-    """"base", a number in the order of drawing, or how it was derived from the winner."""
-    changes: dict[str, Any] = field(default_factory=dict)
-    """The differences from the base, by setting."""
-
-
-@dataclass(frozen=True)
-class Space:
-    """A base recipe and choices for some of its settings, including the base's own."""
-
-    base: Recipe
-    choices: dict[str, list[Any]]
-
-    @property
-    def size(self) -> int:
-        """The number of combinations."""
-        return math.prod(map(len, self.choices.values()))
-
-    def recipe(self, trial: Trial) -> Recipe:
-        """The base with a trial's changes and no others: α would also change `alpha_proteins`, unless the space has
-        choices for that as well."""
-        kept = {name: getattr(self.base, name) for name in self.choices if name not in trial.changes}
-        return replace(self.base.but(**trial.changes), **kept)
-
-    def drawn(self, count: int, seed: int) -> list[Trial]:
-        """The base and different other trials, `count` in total; each choice is equally likely.
-
-        A choice is a hash of (seed, draw, setting): it is the same on every machine, and does not change when the space
-        gets another setting. Combinations that are not a valid recipe are left out.
-        """
-        if count > self.size:
-            there = counted(self.size, "combination")
-            raise UserError(f"[space] has {there}, but the first rung needs {count}")
-        trials = [Trial(BASE)]
-        seen = {repr({})}
-        for draw in range(ATTEMPTS * count):
-            if len(trials) == count:
-                return trials
-            picked = {name: values[_hash(seed, draw, name) % len(values)] for name, values in self.choices.items()}
-            trial = Trial(str(len(trials)), self._changes(picked))
-            if repr(trial.changes) not in seen and self._can_be(trial):
-                trials.append(trial)
-            seen.add(repr(trial.changes))
-        raise UserError(f"fewer than {count} combinations of [space] are valid recipes")
-
-    def apart(self, winner: Trial) -> list[Trial]:
-        """The trials of an ablation of the winner: base, winner, the winner without each of its choices, and the base
-        with each choice alone; equal ones once."""
-        changes = winner.changes
-        trials = [Trial(BASE), Trial(WINNER, changes)]
-        for name in changes:
-            trials.append(Trial(f"without {name}", {n: value for n, value in changes.items() if n != name}))
-        for name, value in changes.items():
-            trials.append(Trial(f"only {name}", {name: value}))
-        first = {repr(trial.changes): trial for trial in reversed(trials)}
-        return [trial for trial in trials if first[repr(trial.changes)] is trial and self._can_be(trial)]
-
-    def _changes(self, values: dict[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in values.items() if repr(value) != repr(getattr(self.base, name))}
-
-    def _can_be(self, trial: Trial) -> bool:
-        try:
-            self.recipe(trial)
-        except UserError:
-            return False
-        return True
-
-
-def space_of(base: Recipe, given: dict[str, Any]) -> Space:
-    """The space described by [space] of a file."""
-    if not given:
-        raise UserError("[space] has no settings to choose from")
-    return Space(base, {name: _choices(base, name, values) for name, values in given.items()})
-
-
-def _choices(base: Recipe, name: str, values: Any) -> list[Any]:
-    if name not in SETTINGS:
-        raise unknown("setting in [space]", name, SETTINGS)
-    if not isinstance(values, list) or len(values) < 2:
-        raise UserError(f"{name} of [space] must be a list of at least two values")
-    # A recipe makes one value of 1 and 1.0 where they are one setting.
-    choices = [getattr(base.but(**{name: value_of(name, value)}), name) for value in values]
-    words = [repr(value) for value in choices]
-    if len(set(words)) < len(words):
-        raise UserError(f"{name} of [space] lists a value twice")
-    if repr(getattr(base, name)) not in words:
-        raise UserError(f"{name} of [space] must include the base's value, {getattr(base, name)!r}")
-    return choices
-
-
-def _hash(*words: object) -> int:
-    return int.from_bytes(hashlib.sha256(" ".join(map(str, words)).encode()).digest()[:8], "big")
-
-
-TEXTS = ("name", "title", "about")
+TEXTS = ("name", "title", "about", "metric")
 TABLES = ("protocol", "data", "base", "space", "one_at_a_time")
 OTHERS = ("methods", "datasets", "seed", "rung")
 APART = "one at a time"
@@ -170,6 +62,8 @@ class Search:
     """The ablation of the winner."""
     sets: Sets = field(default_factory=dict)
     """The user's own data sets."""
+    by: str | None = None
+    """The name of the metric by which settings are ranked; None: the primary one of the task."""
 
     @property
     def task(self) -> str:
@@ -179,7 +73,12 @@ class Search:
     @property
     def metric(self) -> Metric:
         """The metric on validation graphs by which settings are ranked."""
-        return KNOWN[primary_of(self.task)]
+        return KNOWN[self.metric_name]
+
+    @property
+    def metric_name(self) -> str:
+        """Its name."""
+        return self.by or primary_of(self.task)
 
     @property
     def all_rungs(self) -> list[Rung]:
@@ -187,13 +86,18 @@ class Search:
         return [*self.rungs, *([] if self.apart is None else [self.apart])]
 
 
-def read_search(path: Path, family: str | None = None) -> Search:
-    """Read a search from a file, or the part of it with the data sets of one family. Meaningless entries are errors."""
-    return read_toml(path, functools.partial(search_of, family=family, folder=path.parent))
+def read_search(path: Path, family: str | None = None, metric: str | None = None) -> Search:
+    """Read a search from a file, or the part of it with the data sets of one family, or by another metric than the
+    file names. Meaningless entries are errors."""
+    return read_toml(path, functools.partial(search_of, family=family, folder=path.parent, metric=metric))
 
 
 def search_of(
-    given: dict[str, Any], default_name: str = "search", family: str | None = None, folder: Path = Path()
+    given: dict[str, Any],
+    default_name: str = "search",
+    family: str | None = None,
+    folder: Path = Path(),
+    metric: str | None = None,
 ) -> Search:
     """Build a search from plain values; paths are relative to a folder."""
     if "axes" in given:
@@ -212,15 +116,18 @@ def search_of(
         raise UserError(
             f"a search needs data sets of one task, as it averages their metric; these are {', '.join(tasks)}"
         )
-    space = space_of(_base(given.get("base", {}), families), given["space"])
+    by = check_metric(tasks[0], metric or given.get("metric"))
+    space = space_of(_watching(_base(given.get("base", {}), families), by, tasks[0], given["space"]), given["space"])
     rungs = _rungs(given, space, methods, datasets)
     apart = rungs.pop() if "one_at_a_time" in given else None
     name = check_name(given.get("name", default_name))
     title = given.get("title", name)
     if family is not None:
         name, title = f"{name}-{family}", f"{title}: {family}"
+    if metric is not None:
+        name = f"{name}-{metric}"
     texts = (name, title, given.get("about", ""))
-    search = Search(*texts, methods, datasets, _whole(given, "seed", 0, "the file", 0), space, rungs, apart, sets)
+    search = Search(*texts, methods, datasets, _whole(given, "seed", 0, "the file", 0), space, rungs, apart, sets, by)
     space.drawn(rungs[0].count, search.seed)  # raises if the space is too small
     return search
 
@@ -278,6 +185,15 @@ def _base(given: dict[str, Any], families: list[str]) -> Recipe:
             f"strong is a different recipe on each of {', '.join(families)}: use --family, or one of {names} in [base]"
         )
     return recipe_of(given, families[0])
+
+
+def _watching(base: Recipe, metric: str, task: str, space: dict[str, Any]) -> Recipe:
+    """The base, with early stopping by the metric: only what early stopping watches is known of validation graphs."""
+    if metric == primary_of(task) or base.stop_by == metric:
+        return base
+    if base.stop_by != "loss" or "stop_by" in space:
+        raise UserError(f"a search by {metric} needs stop_by = {metric!r} in [base], and no choices for it in [space]")
+    return base.but(stop_by=metric)
 
 
 def _protocol(given: dict[str, Any]) -> Protocol:
