@@ -185,7 +185,7 @@ def _table(search: AutoSearch, found: Found, counts: dict[int, int]) -> list[dic
                 "counts": counts.get(place, 0) if final else 0,
                 "final": final,
                 "seconds": round(trial.seconds, 1),
-                "note": "no graph is looked at" if baseline else "" if final else trial.reason,
+                "note": "looks at no graph" if baseline else "" if final else trial.reason,
             }
         )
     return rows

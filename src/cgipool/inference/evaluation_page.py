@@ -170,7 +170,7 @@ def _reliability(found: ModelEvaluation, more: str | None) -> str:
     if found.task.name == CLASSIFICATION:
         confidence, right = p.max(1), (p.argmax(1) == y).astype(float)
         words = ("probability of the predicted class", "share predicted right")
-        about = "A line on the diagonal: the probabilities mean what they say."
+        about = "On the diagonal, the probabilities are calibrated."
     else:
         known = ~np.isnan(y)
         confidence, right = p[known], y[known]
@@ -184,8 +184,8 @@ def _reliability(found: ModelEvaluation, more: str | None) -> str:
     beside = f'<div class="column">{beside}{more or ""}</div>'
     return (
         f'<section class="card"><h2>Reliability</h2>{_diagram(confidence, right, words)}'
-        f'<p class="legend">The line over a bar is the {words[1]}. <i class="key bar-over"></i>predictions too sure '
-        f'<i class="key bar-under"></i>not sure enough. {about}</p></section>{beside}'
+        f'<p class="legend">The line over a bar is the {words[1]}. <i class="key bar-over"></i>overconfident '
+        f'<i class="key bar-under"></i>underconfident. {about}</p></section>{beside}'
     )
 
 
@@ -248,7 +248,7 @@ def _mistakes(found: ModelEvaluation) -> str:
     if not wrong.size:
         return ""
     rows = [(found.ids[g], names[found.targets[g]], names[guess[g]], f"{p[g]:.3f}") for g in wrong.tolist()]
-    return _worst("Mistakes of which the model is most sure", ("graph", "true", "predicted", "probability"), rows)
+    return _worst("Most confident mistakes", ("graph", "true", "predicted", "probability"), rows)
 
 
 def _worst(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
