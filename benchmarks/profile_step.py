@@ -5,7 +5,7 @@
 Milliseconds a step of the paper form, batch 128: the whole step; matrix products, and the rest of torch's kernels, by
 torch's profiler; and the step's fixed cost, which is that of the same network 16 wide on batches of 4 graphs, where
 arithmetic is next to nothing and Python and dispatch are all. Then the sum over neighbours of one batch, by
-`embedding_bag` as here and by gather and scatter.
+our loop and by gather and scatter.
 """
 
 import sys

@@ -39,6 +39,7 @@ def test_the_settings_are_those_of_the_recipes() -> None:
     text = (DOCS.parent / "recipes.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| (\S+) \| (\S* ?)\| ", text.partition("## All settings")[2], re.MULTILINE)
     assert [name for name, _, _ in rows] == list(SETTINGS)
+    assert f"<summary>{len(SETTINGS)} settings with" in text
     for name, paper, released in rows:
         assert paper == written(getattr(PAPER, name)), name
         assert (released.strip() or paper) == written(getattr(RELEASED, name)), name

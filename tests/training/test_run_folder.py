@@ -76,6 +76,10 @@ def test_the_folder_holds_all_of_a_run(graphs: GraphSet, tmp_path: Path) -> None
     assert [len(row[name]) for name in ("mi", "discriminator_accuracy", "overlap")] == [3, 3, 3]
 
 
+def test_a_loss_that_rounds_to_zero_has_no_sign() -> None:
+    assert Progress(0, 30, -1e-9, -1e-9, 30, "loss", done=True).score == "loss 0.0000"
+
+
 def test_arguments_of_a_wrong_kind(graphs: GraphSet) -> None:
     with pytest.raises(UserError, match=r"a GraphSet, a name or a path, not list; convert it with GraphSet\.from_pyg"):
         run.train(graphs.to_networkx()[:3])  # type: ignore[arg-type]

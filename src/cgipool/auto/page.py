@@ -103,9 +103,8 @@ def _ranking(rows: Sequence[dict[str, Any]], metric: str) -> str:
     title = KNOWN[metric].title + (", %" if KNOWN[metric].percent else "")
     heads = ["candidate", title, "difference to the best", "95 % interval", "scored on", "in the model", "seconds"]
     shown = [row for row in rows if row["note"] != NOT_TRIED]
-    heads += ["note"] if any(row["note"] for row in shown) else []
-    top = "".join(f'<th scope="col"{NUMBER if 0 < n < 7 else ""}>{head}</th>' for n, head in enumerate(heads))
-    body = "".join(_row(row, rows[0], metric, "note" in heads) for row in shown)
+    top = "".join(f'<th scope="col"{NUMBER if n else ""}>{head}</th>' for n, head in enumerate(heads))
+    body = "".join(_row(row, rows[0], metric) for row in shown)
     left = "; ".join(row["name"] for row in rows if row not in shown)
     note = f'<p class="legend">Not tried, as the budget was spent: {escape(left)}.</p>' if left else ""
     return (
@@ -117,7 +116,7 @@ def _ranking(rows: Sequence[dict[str, Any]], metric: str) -> str:
     )
 
 
-def _row(row: dict[str, Any], best: dict[str, Any], metric: str, with_note: bool) -> str:
+def _row(row: dict[str, Any], best: dict[str, Any], metric: str) -> str:
     difference = interval = ""
     if row["low"] is not None:
         difference = _signed(row["score"] - best["score"], metric)
@@ -125,9 +124,9 @@ def _row(row: dict[str, Any], best: dict[str, Any], metric: str, with_note: bool
     times = f"× {row['counts']}" if row["counts"] else ""
     cells = [written(metric, row["score"]), difference, interval, row["scored on"], times, f"{row['seconds']:.0f}"]
     numbers = "".join(f"<td{NUMBER}>{escape(text)}</td>" for text in cells)
-    note = f"<td>{escape(row['note'])}</td>" if with_note else ""
+    note = f"<small>{escape(row['note'])}</small>" if row["note"] else ""
     kind = ' class="chosen"' if row["counts"] else ""
-    return f'<tr{kind}><th scope="row">{escape(row["name"])}</th>{numbers}{note}</tr>'
+    return f'<tr{kind}><th scope="row">{escape(row["name"])}{note}</th>{numbers}</tr>'
 
 
 def _signed(value: float, metric: str) -> str:

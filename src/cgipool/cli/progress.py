@@ -74,7 +74,7 @@ class Bars:
         if number not in self.bars:
             name = name_of(report, self.splits, self.ensemble).replace(", member ", ".")
             self.bars[number] = self.progress.add_task(name, total=self.epochs, state="")
-        val = f"val loss {report.val_loss:.4f}  {report.score}"
+        val = f"val loss {report.val_loss:z.4f}  {report.score}"
         since = f"best {report.epoch - report.best_epoch}/{self.patience} ago"
         state = f"{report.epoch}/{self.epochs}  {val}  {since}"
         self.progress.update(self.bars[number], completed=report.epoch, state=state)
@@ -101,7 +101,7 @@ class Lines:
             self._print(ending(report, self.splits, self.ensemble))
         elif now - self.last.setdefault(number, now) >= SECONDS:
             self.last[number] = now
-            val = f"validation loss {report.val_loss:.4f}, {report.score}"
+            val = f"validation loss {report.val_loss:z.4f}, {report.score}"
             best = f"best epoch {report.best_epoch}"
             name = name_of(report, self.splits, self.ensemble)
             self._print(f"{name}: epoch {report.epoch} of at most {self.epochs}, {val}, {best}")

@@ -164,7 +164,7 @@ def _reliability(found: ModelEvaluation, more: str | None) -> str:
     if found.task.name == CLASSIFICATION:
         confidence, right = p.max(1), (p.argmax(1) == y).astype(float)
         words = ("probability of the predicted class", "share predicted right")
-        about = "Lines on the diagonal: the probabilities are calibrated."
+        about = "On the diagonal, the probabilities are calibrated."
     else:
         known = ~np.isnan(y)
         confidence, right = p[known], y[known]

@@ -97,7 +97,7 @@ class Progress(NamedTuple):
     @property
     def score(self) -> str:
         """The metric and its value in words."""
-        return f"loss {self.val_loss:.4f}" if self.metric == "loss" else described(self.metric, self.val_score)
+        return f"loss {self.val_loss:z.4f}" if self.metric == "loss" else described(self.metric, self.val_score)
 
 
 ProgressCallback = Callable[[Progress], None]
@@ -114,7 +114,7 @@ def printing(every: int, ensemble: bool) -> ProgressCallback:
             end = f"done after {progress.epoch} epochs, best epoch {progress.best_epoch}"
             print(f"{who}{end}, validation {progress.score}", flush=True)
         else:
-            found = f"validation loss {progress.val_loss:.4f}, {progress.score}"
+            found = f"validation loss {progress.val_loss:z.4f}, {progress.score}"
             print(f"{who}epoch {progress.epoch}: {found}, best epoch {progress.best_epoch}", flush=True)
 
     return tell

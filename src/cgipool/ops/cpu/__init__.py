@@ -1,4 +1,4 @@
-"""The graph operations in plain torch and NumPy: what each one computes, and the version that runs on a CPU.
+"""The graph operations by torch, NumPy and loops that Numba compiles: what each one computes on a CPU.
 
 Shapes: C positions (the nodes of a batch, then padding), B graphs, E neighbour entries, F features, M columns,
 V categories.
