@@ -154,6 +154,8 @@ def read_labels(
     if options.task not in (AUTO, *TASKS):
         raise unknown("task", options.task, (AUTO, *TASKS))
     chosen = chosen_columns(path, columns, options.patterns) if options.patterns or not default else list(default)
+    if options.threshold is not None and options.task not in (AUTO, TASKS[0]):
+        raise UserError(f"--threshold makes two classes, which --task {options.task} does not predict; leave one out")
     if options.threshold is not None or (options.task == TASKS[0] and len(chosen) == 1):
         if len(chosen) > 1:
             raise UserError("--threshold needs exactly one label column")
