@@ -18,6 +18,7 @@ from cgipool.study.measured import measured
 from cgipool.study.plan import read_study, study_of
 from cgipool.study.records import Record, read_book
 from cgipool.study.search import kept, ranked, score
+from cgipool.study.search_file import search_of
 from report_pages import data_of
 from stores import add_cell, add_study, write
 
@@ -248,6 +249,50 @@ def test_a_search_keeps_the_trial_with_the_smallest_error(sets: Path, tmp_path: 
         assert [len(values) for values in trial["test"]] == [2]
     found = {t["name"]: t["score"]["accuracy"]["value"] for t in told["rungs"][0]["trials"]}
     assert told["winner"]["name"] == min(found, key=found.__getitem__)
+
+
+def test_a_search_by_another_metric(sets: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Cells watch the metric that the command names, so their records have it; the score and the winner go by it."""
+    (tmp_path / "search.toml").write_text(
+        f'methods = ["none", "wl"]\ndatasets = ["n"]\n[data]\nn = "{sets}/numbers"\n[base]\nwidth = 8\nepochs = 3\n'
+        "[space]\nlr = [0.001, 0.00001]\n[[rung]]\nsettings = 2\nsplits = 2\n"
+    )
+    command = ["study", "search", str(tmp_path / "search.toml"), "--metric", "spearman"]
+    assert main([*command, "--store", str(tmp_path / "store")]) == 0
+    told = capsys.readouterr()
+    assert "validation Spearman ± SE" in told.out
+    assert "(Spearman) in" in told.err
+    saved = json.loads((tmp_path / "store" / "searches" / "search-spearman.json").read_text())
+    assert (saved["metric"], saved["base"]["stop_by"]) == ("spearman", "spearman")
+    book = read_book(tmp_path / "store")
+    for trial in saved["rungs"][0]["trials"]:
+        for key, values, tests in zip(trial["cells"], trial["val_accuracy"], trial["test"], strict=True):
+            rows = book.records[key].splits
+            assert values == pytest.approx([row["val_spearman"] for row in rows], abs=1e-6)
+            assert tests == pytest.approx([row["test"]["spearman"] for row in rows], abs=1e-6)
+            assert all(row["val_rmse"] is not None for row in rows)
+    found = {t["name"]: t["score"]["difference"]["value"] for t in saved["rungs"][0]["trials"]}
+    assert saved["winner"]["name"] == max(found, key=found.__getitem__)
+    assert main([*command[:-1], "roc_auc", "--dry-run"]) == 2
+    assert "unknown metric of regression 'roc_auc'" in capsys.readouterr().err
+
+
+def test_what_a_search_by_a_metric_refuses(sets: Path) -> None:
+    given: dict[str, Any] = {
+        "methods": ["none"],
+        "datasets": ["n"],
+        "data": {"n": str(sets / "numbers")},
+        "space": {"lr": [0.001, 0.01]},
+        "rung": [{"settings": 2, "splits": 2}],
+    }
+    assert search_of(given).metric_name == "rmse"
+    assert search_of(given).space.base.stop_by == "loss"
+    assert search_of(given | {"metric": "mae"}).space.base.stop_by == "mae"
+    for more in ({"base": {"stop_by": "r2"}}, {"space": {"stop_by": ["loss", "mae"]}}):
+        with pytest.raises(UserError, match="a search by 'mae' also stops by it"):
+            search_of(given | {"metric": "mae"} | more)
+    with pytest.raises(UserError, match="metric must be a name, such as 'rmse'"):
+        search_of(given | {"metric": 5})
 
 
 def test_a_search_has_one_metric(sets: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

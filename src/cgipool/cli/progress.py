@@ -22,7 +22,7 @@ from cgipool.errors import counted, rounded
 from cgipool.study.estimate import Estimate, in_words, trainings_of
 from cgipool.study.records import validation_score
 from cgipool.study.run import Watcher
-from cgipool.task.metrics import KNOWN, primary_of
+from cgipool.task.metrics import KNOWN, METRICS, primary_of
 
 if TYPE_CHECKING:
     from cgipool.study.cell import Cell
@@ -175,6 +175,8 @@ class StudyLines(Watcher):
         self.began: dict[str, float] = {}
         self.validation = False
         """Whether to show validation results of finished cells; test results otherwise."""
+        self.metric: str | None = None
+        """The metric to show, where a task has it; None: the primary metric of each task."""
         self.last = time.monotonic()
 
     def begins(self, cell: "Cell") -> None:
@@ -216,7 +218,7 @@ class StudyLines(Watcher):
             return "in progress in another run"
         if how != "done":
             return f"failed: {how}"
-        metric = primary_of(cell.task)
+        metric = self.metric if self.metric in METRICS[cell.task] and self.metric else primary_of(cell.task)
         try:
             rows = self.store.told(cell.key)["splits"]
             found = [validation_score(row, metric) if self.validation else row["test"][metric] for row in rows]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cgipool.cli.errors import Interrupted
-from cgipool.cli.options import AT_ONCE, DEVICES, LIMIT, STORE
+from cgipool.cli.options import AT_ONCE, DEVICES, LIMIT, METRIC, STORE
 from cgipool.cli.study import AGAIN, kinds_checked
 from cgipool.errors import counted
 
@@ -25,6 +25,7 @@ def search(
         str | None,
         typer.Option(metavar="NAME", help="Use only one family of data sets: molecules, proteins or social."),
     ] = None,
+    metric: METRIC = None,
     store: STORE = Path("runs/store"),
     device: DEVICES = "cpu",
     limit: LIMIT = None,
@@ -43,7 +44,8 @@ def search(
     the base recipe. Scores are printed at the end and saved in STORE/searches/NAME.json. After an interruption, the
     same command continues; no cell is trained twice.
 
-    With --family, this is a separate search, NAME-FAMILY. It draws the same settings and shares trained cells.
+    With --family or --metric, this is a separate search, NAME-FAMILY or NAME-METRIC. It draws the same settings and
+    shares trained cells.
 
     Exit codes: 0 there is a winner; 2 invalid file or option, or the base itself fails; 75 work is left because of
     --limit, SIGTERM or other runs (run again); 130 Ctrl-C.
@@ -54,11 +56,14 @@ def search(
     from cgipool.study.search_file import read_search
     from cgipool.study.store import Store
 
-    asked = read_search(file, family)
+    asked = read_search(file, family, metric)
     devices = kinds_checked(device) * at_once
     if dry_run:
         there = Store(store) if (store / "cells").is_dir() else None  # --dry-run creates nothing
-        lines, code = search_plan_lines(asked, rounds(asked, Results(there)), there, devices), 0
+        lines, code = (
+            search_plan_lines(asked, rounds(asked, Results(there, metric=asked.metric_name)), there, devices),
+            0,
+        )
     else:
         found, stopped = _run(asked, store, devices, limit, retry_failed)
         lines, code = result_lines(asked, found, store, stopped), AGAIN if found[-1].waiting else 0
@@ -79,7 +84,7 @@ def _run(
         check_device(name)
     began, store = time.monotonic(), Store(folder)
     retry_before = now() if retry_failed else ""
-    results = Results(store, retry_before)
+    results = Results(store, retry_before, search.metric_name)
     outcome = None
     while True:
         found = rounds(search, results)
@@ -88,11 +93,17 @@ def _run(
             return found, outcome is not None and outcome.stopped
         minutes = None if limit is None else max(0.0, limit - (time.monotonic() - began) / 60)
         cells = [cell for group in found[-1].cells.values() for cell in group]
-        outcome = _train(found[-1].rung.name, cells, store, devices, minutes, retry_before)
+        outcome = _train(search, found[-1].rung.name, cells, store, devices, minutes, retry_before)
 
 
 def _train(
-    rung: str, cells: list["Cell"], store: "Store", devices: list[str], minutes: float | None, retry_before: str
+    search: "Search",
+    rung: str,
+    cells: list["Cell"],
+    store: "Store",
+    devices: list[str],
+    minutes: float | None,
+    retry_before: str,
 ) -> "Outcome":
     """Run the cells of a round with progress on stderr, which shows validation results."""
     from cgipool.cli.progress import watching
@@ -102,7 +113,7 @@ def _train(
     estimate = Estimate(store, cells, devices[0])
     try:
         with watching(cells, store, estimate, len(devices)) as watcher:
-            watcher.validation = True
+            watcher.validation, watcher.metric = True, search.metric_name
             watcher.print(f"{rung}: {counted(len(cells), 'cell')}")
             return run_on(cells, store, devices, minutes, watcher, retry_before=retry_before)
     except KeyboardInterrupt:

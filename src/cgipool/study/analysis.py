@@ -14,7 +14,7 @@ from typing import Any
 
 from cgipool.errors import UserError, unknown
 from cgipool.study.stored import check_number, parts_of
-from cgipool.task.metrics import KNOWN, METRICS, primary_of
+from cgipool.task.metrics import KNOWN, METRICS, check_metric, primary_of
 
 VALUES = ("metric", "margin")
 TABLES = ("contrasts", "ceiling")
@@ -99,6 +99,19 @@ def check_margin(margin: Any) -> None:
     """Raise UserError unless a margin is a positive number."""
     if isinstance(margin, bool) or not isinstance(margin, int | float) or not 0 < margin < 1e9:
         raise UserError("margin must be a positive number, in the unit of the metric")
+
+
+def searched_metric(given: Mapping[str, Any], task: str) -> tuple[str, Any]:
+    """The metric of a search, and the values of its [base]: early stopping watches a metric that is not the task's
+    primary one, so that every cell has it."""
+    metric, base = given.get("metric", primary_of(task)), given.get("base", {})
+    if not isinstance(metric, str):
+        raise UserError(f"metric must be a name, such as {primary_of(task)!r}")
+    if check_metric(task, metric) == primary_of(task) or not isinstance(base, dict):
+        return metric, base
+    if "stop_by" in given["space"] or base.get("stop_by", metric) != metric:
+        raise UserError(f"a search by {metric!r} also stops by it: leave stop_by out of [base] and [space]")
+    return metric, base | {"stop_by": metric}
 
 
 def check_one_metric(metrics: set[str], what: str) -> None:

@@ -24,16 +24,18 @@ ARCHIVED = "commit.txt"
 """Next to this file; `git archive` writes the commit into it (see .gitattributes)."""
 
 
-def split_rows(folder: Path, metric: str = "accuracy") -> list[dict[str, Any]]:
-    """One row per split of a training folder, see `records.Record.splits`; `metric` is the task's primary metric."""
+def split_rows(folder: Path, metric: str = "accuracy", stop_by: str = "loss") -> list[dict[str, Any]]:
+    """One row per split of a training folder, see `records.Record.splits`; `metric` is the task's primary metric, and
+    `stop_by` what early stopping watched."""
     sizes = {
         split["index"]: {side: len(split[side]) for side in ("train", "val", "test")}
         for split in read_json(folder / "splits.json")["splits"]
     }
-    return [_row(part, sizes, f"val_{metric}") for part in sorted(folder.glob("split-*"))]
+    scores = tuple(dict.fromkeys((f"val_{metric}", f"val_{stop_by}")))
+    return [_row(part, sizes, scores) for part in sorted(folder.glob("split-*"))]
 
 
-def _row(folder: Path, sizes: dict[int, dict[str, int]], score: str) -> dict[str, Any]:
+def _row(folder: Path, sizes: dict[int, dict[str, int]], scores: tuple[str, ...]) -> dict[str, Any]:
     result = read_row(folder)
     members = result.get("members", [result])
     bests = [member["best_epoch"] for member in members]
@@ -46,8 +48,8 @@ def _row(folder: Path, sizes: dict[int, dict[str, int]], score: str) -> dict[str
     row = {
         name: result[name] for name in ("split", "epochs", "best_epoch", "val_loss", "test", "parameters", "seconds")
     }
-    row |= {score: _val_score(trained, bests, score)}
-    curves = ("train_loss", "val_loss", score)
+    row |= {score: _val_score(trained, bests, score) for score in scores if score != "val_loss"}
+    curves = ("train_loss", "val_loss", scores[0])
     row |= {"graphs": sizes[result["split"]], "curve": _curve(shown, curves)}
     row |= {"diagnostics": _diagnostics(shown, bests[0], {"epoch", "seconds", *curves})}
     return row | ({"members": result["members"]} if "members" in result else {})

@@ -202,9 +202,8 @@ class Runner:
             if not claim.look():
                 return "elsewhere"
             work = self.store.work(cell.key)
-            self.store.finish(
-                cell.key, cell.config, split_rows(work, primary_of(cell.task)), self._provenance(cell, legs)
-            )
+            rows = split_rows(work, primary_of(cell.task), cell.recipe.stop_by)
+            self.store.finish(cell.key, cell.config, rows, self._provenance(cell, legs))
         except Lost:
             return "elsewhere"
         except KeyboardInterrupt:

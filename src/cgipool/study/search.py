@@ -39,7 +39,7 @@ class Score:
     """The scores of a trial."""
 
     accuracy: Mean
-    """Mean over methods and data sets; for tasks other than classification, of their primary metric."""
+    """Mean over methods and data sets; for tasks other than classification, of the search's metric."""
     difference: Mean
     """Difference to the base, split by split; trials are ranked by it."""
     datasets: dict[str, Mean]
@@ -114,8 +114,10 @@ class Round:
 class Results:
     """The validation results in a store. Finished cells do not change, so each is read once."""
 
-    def __init__(self, store: Store | None, retry_before: str = "") -> None:
+    def __init__(self, store: Store | None, retry_before: str = "", metric: str | None = None) -> None:
         self.store = store
+        self.metric = metric
+        """The search's metric; None: the task's primary one."""
         self.retry_before = retry_before
         """Failures before this time (in the format of `now`) will be tried again."""
         self._read: dict[str, list[float | None]] = {}
@@ -126,18 +128,21 @@ class Results:
             if self.store is None or not self.store.has(cell.key):
                 return None
             rows = self.store.told(cell.key)["splits"]
-            found = {row["split"]: validation_score(row, primary_of(cell.task)) for row in rows}
+            found = {row["split"]: validation_score(row, self._metric(cell)) for row in rows}
             first, splits = cell.protocol.first, cell.protocol.splits
             self._read[cell.key] = [found.get(split) for split in range(first, first + splits)]
         return self._read[cell.key]
 
     def tests(self, cell: Cell) -> list[float | None] | None:
-        """The task's primary metric on the test graphs, one for each split; None where the cell is not finished."""
+        """The metric on the test graphs, one for each split; None where the cell is not finished."""
         if self.store is None or not self.store.has(cell.key):
             return None
-        rows = {row["split"]: row["test"].get(primary_of(cell.task)) for row in self.store.told(cell.key)["splits"]}
+        rows = {row["split"]: row["test"].get(self._metric(cell)) for row in self.store.told(cell.key)["splits"]}
         first, splits = cell.protocol.first, cell.protocol.splits
         return [_rounded(rows.get(split)) for split in range(first, first + splits)]
+
+    def _metric(self, cell: Cell) -> str:
+        return self.metric or primary_of(cell.task)
 
     def waits(self, cell: Cell) -> bool:
         """Whether a cell is still to be trained."""
@@ -233,6 +238,7 @@ def summary(search: Search, found: Sequence[Round], results: Results | None = No
     tests = results.tests if results is not None and over else None
     return {
         **{name: getattr(search, name) for name in ("name", "title", "about", "methods", "datasets", "seed")},
+        "metric": search.metric_name,
         "base": search.space.base.to_json(),
         "space": search.space.choices,
         "rungs": [_rung_json(rung, found, tests) for rung in search.all_rungs],

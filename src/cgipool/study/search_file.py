@@ -3,7 +3,6 @@
 A trial is described by its changes to the base recipe; the base itself changes nothing.
 """
 
-import functools
 import hashlib
 import math
 from dataclasses import dataclass, field, replace
@@ -12,10 +11,11 @@ from typing import Any
 
 from cgipool.errors import UserError, counted, unknown
 from cgipool.pool import method_named
+from cgipool.study.analysis import searched_metric
 from cgipool.study.cell import Protocol, protocol_of
 from cgipool.study.plan import check_keys, check_name, check_settings, read_toml, recipe_of
 from cgipool.study.sets import Sets, family_in, own_sets, task_in
-from cgipool.task.metrics import KNOWN, Metric, primary_of
+from cgipool.task.metrics import KNOWN, Metric
 from cgipool.training.presets import STRONG, value_of
 from cgipool.training.recipe import SETTINGS, Recipe
 
@@ -125,7 +125,7 @@ def _hash(*words: object) -> int:
 
 TEXTS = ("name", "title", "about")
 TABLES = ("protocol", "data", "base", "space", "one_at_a_time")
-OTHERS = ("methods", "datasets", "seed", "rung")
+OTHERS = ("methods", "datasets", "seed", "rung", "metric")
 APART = "one at a time"
 BUDGET = ("epochs", "patience")
 
@@ -170,16 +170,13 @@ class Search:
     """The ablation of the winner."""
     sets: Sets = field(default_factory=dict)
     """The user's own data sets."""
-
-    @property
-    def task(self) -> str:
-        """The task of all data sets."""
-        return task_in(self.sets, self.datasets[0])
+    metric_name: str = "accuracy"
+    """The metric on validation graphs by which settings are ranked."""
 
     @property
     def metric(self) -> Metric:
-        """The metric on validation graphs by which settings are ranked."""
-        return KNOWN[primary_of(self.task)]
+        """Its display and direction."""
+        return KNOWN[self.metric_name]
 
     @property
     def all_rungs(self) -> list[Rung]:
@@ -187,9 +184,15 @@ class Search:
         return [*self.rungs, *([] if self.apart is None else [self.apart])]
 
 
-def read_search(path: Path, family: str | None = None) -> Search:
-    """Read a search from a file, or the part of it with the data sets of one family. Meaningless entries are errors."""
-    return read_toml(path, functools.partial(search_of, family=family, folder=path.parent))
+def read_search(path: Path, family: str | None = None, metric: str | None = None) -> Search:
+    """Read a search from a file, or the part of it with the data sets of one family, or with another metric.
+    Meaningless entries are errors."""
+
+    def make(given: dict[str, Any], name: str) -> Search:
+        own = {} if metric is None else {"metric": metric, "name": f"{given.get('name', name)}-{metric}"}
+        return search_of(given | own, name, family, path.parent)
+
+    return read_toml(path, make)
 
 
 def search_of(
@@ -212,7 +215,8 @@ def search_of(
         raise UserError(
             f"a search needs data sets of one task, as it averages their metric; these are {', '.join(tasks)}"
         )
-    space = space_of(_base(given.get("base", {}), families), given["space"])
+    metric, base = searched_metric(given, tasks[0])
+    space = space_of(_base(base, families), given["space"])
     rungs = _rungs(given, space, methods, datasets)
     apart = rungs.pop() if "one_at_a_time" in given else None
     name = check_name(given.get("name", default_name))
@@ -220,7 +224,9 @@ def search_of(
     if family is not None:
         name, title = f"{name}-{family}", f"{title}: {family}"
     texts = (name, title, given.get("about", ""))
-    search = Search(*texts, methods, datasets, _whole(given, "seed", 0, "the file", 0), space, rungs, apart, sets)
+    search = Search(
+        *texts, methods, datasets, _whole(given, "seed", 0, "the file", 0), space, rungs, apart, sets, metric
+    )
     space.drawn(rungs[0].count, search.seed)  # raises if the space is too small
     return search
 

@@ -40,12 +40,13 @@ def train_classical(job: Job, graphs: GraphSet, tell: ProgressCallback) -> None:
     tensors = {name: torch.from_numpy(np.array(values)) for name, values in fitted.arrays.items()}
     answers = model.predict(fitted.arrays, graphs, task)
     train_loss, val_loss = (_loss(task, job, graphs, ids, answers) for ids in (labelled_graphs(job, graphs), split.val))
-    val = task.evaluate(task.targets(graphs, split.val), answers[split.val])[task.primary]
+    val = task.evaluate(task.targets(graphs, split.val), answers[split.val])
+    names = dict.fromkeys((task.primary, *(() if job.recipe.stop_by == "loss" else (job.recipe.stop_by,))))
     seconds = time.perf_counter() - began
 
     log = Log(job.folder / METRICS)
     log.cut_back_to(0)
-    losses = {"train_loss": train_loss, "val_loss": val_loss, f"val_{task.primary}": val}
+    losses = {"train_loss": train_loss, "val_loss": val_loss, **{f"val_{name}": val[name] for name in names}}
     log.append({"epoch": 1} | losses | {"seconds": seconds} | {name: [value] for name, value in fitted.choice.items()})
     test = answers[split.test]
     metrics = tested(job, task, graphs, test)
