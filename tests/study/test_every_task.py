@@ -161,6 +161,18 @@ def test_a_lower_error_is_better_everywhere(tmp_path: Path, metric: str | None, 
     assert view.improvement["topk"].probability < 0.1 < 0.9 < view.improvement["sag"].probability
 
 
+def test_a_report_says_that_splits_by_time_are_one_division(tmp_path: Path) -> None:
+    store, said = regression_store(tmp_path, {"cgi": 0.9, "topk": 0.6}), "the same division of the graphs"
+    assert main(["report", str(store), "--out", str(tmp_path / "report")]) == 0
+    assert said not in (tmp_path / "report" / "numbers.md").read_text()
+    for path in (store / "cells").glob("*.json"):
+        record = json.loads(path.read_text())
+        record["cell"] |= {"split_kind": "time", "time": "measured"}
+        write(path, record)
+    assert main(["report", str(store), "--out", str(tmp_path / "report")]) == 0
+    assert said in (tmp_path / "report" / "numbers.md").read_text()
+
+
 def test_data_sets_of_several_tasks_keep_their_metrics(tmp_path: Path) -> None:
     regression_store(tmp_path, {"cgi": 0.9, "topk": 0.6}, ("A", "B"))
     for path in (tmp_path / "cells").glob("*.json"):
