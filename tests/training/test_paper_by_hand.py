@@ -14,7 +14,7 @@ from trees import alone, weights_of
 from cgipool.data import GraphSet, random_splits
 from cgipool.training.initial import prepared
 from cgipool.training.job import Job, epoch_ids
-from cgipool.training.recipe import PAPER
+from cgipool.training.presets import PAPER
 from small import random_graphs
 
 RECIPE = PAPER.but(width=8, batch_size=16, epochs=1, dropout=0.0)

@@ -16,8 +16,8 @@ from cgipool.errors import UnusedDataWarning, UserError
 from cgipool.pool import METHODS
 from cgipool.study.compare import comparison
 from cgipool.study.plan import study_of
+from cgipool.training.presets import PAPER
 from cgipool.training.reading import unread_by
-from cgipool.training.recipe import PAPER
 from small import random_graphs
 
 SMALL: dict[str, Any] = {"width": 8, "batch_size": 16, "epochs": 1, "attributes": False}
