@@ -71,6 +71,7 @@ def test_patterns_and_several_columns(tmp_path: Path) -> None:
             "column 'b' has values other than 0 and 1; use --task regression",
         ),
         ({"label": ("a-1", "b"), "task": "classification"}, "needs one label column, not 2"),
+        ({"label": "logS", "threshold": 1.0, "task": "regression"}, "--threshold makes two classes, which --task"),
         ({"label": "z*"}, "has no label column 'z*'"),
         ({"label": "logS", "task": "ranking"}, "unknown task 'ranking'"),
     ],

@@ -78,6 +78,12 @@ def test_pyg_refuses() -> None:
             GraphSet.from_pyg(data, "g")
     with pytest.raises(UserError, match="class labels must be whole numbers"):
         GraphSet.from_pyg(pyg([0.5], [1.0]), "g", task="classification")
+    many = pyg(*range(101), dtype=torch.int64)
+    assert GraphSet.from_pyg(many[:100], "g").n_classes == 100
+    for task in ("auto", "classification"):
+        with pytest.raises(UserError, match="y holds 101 different numbers in 101 graphs, which are not classes"):
+            GraphSet.from_pyg(many, "g", task=task)
+    assert GraphSet.from_pyg(many, "g", task="regression").targets.shape == (101, 1)
     with pytest.raises(UserError, match="unknown task 'ranking'"):
         GraphSet.from_pyg(pyg([0.5], [1.0]), "g", task="ranking")
 
@@ -94,6 +100,11 @@ def test_networkx() -> None:
     assert GraphSet.from_networkx(nx(1, 2, 2), "g", task="regression").targets.ravel().tolist() == [1, 2, 2]
     with pytest.raises(UserError, match="a list of numbers; it is not in 1 graph, first in graph 1: 'high'"):
         GraphSet.from_networkx(nx(0.5, "high"), "g")
+    names = (
+        r"graph\['y'\] is not a number in 2 graphs, first in graph 0: 'a'; for class names use task='classification'"
+    )
+    with pytest.raises(UserError, match=names):
+        GraphSet.from_networkx(nx("a", "b"), "g", task="regression")
 
 
 def write_tu(folder: Path, attributes: str, labels: str | None = None) -> Path:

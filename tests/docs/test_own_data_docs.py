@@ -13,8 +13,8 @@ pytest.importorskip("datamol")
 from cgipool.cli import main
 from cgipool.data import load_dataset, read_splits
 from cgipool.data.importers import FORMATS, read_ids
-from cgipool.data.importers.labels import MOST
 from cgipool.data.molecules import ATOM
+from cgipool.data.targets import TOO_MANY
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "howto" / "own-data.md").read_text(encoding="utf-8")
 COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL) for line in block.splitlines()]
@@ -67,7 +67,7 @@ def test_what_is_said_of_columns_and_formats_is_so() -> None:
     )
     assert rows == list(ATOM)
     assert set(re.findall(r"\| `(\w+)` \|$", TEXT, re.MULTILINE)) == set(FORMATS)
-    assert f"more than {MOST}" in TEXT
+    assert f"more than {TOO_MANY}" in TEXT
     graphs = load_dataset("solubility")
     low, medium, high = ((graphs.y == c).sum() for c in range(3))
     assert f"{len(graphs):,} molecules in three classes ({low} of low, {medium} of medium, {high} of high" in TEXT

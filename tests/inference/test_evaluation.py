@@ -155,12 +155,15 @@ def test_a_table_of_molecules(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert found["accuracy"] == pytest.approx((classes.predict_proba(graphs).argmax(1) == alcohol).mean())
     for words, message in (
         (["--label", "other"], "the model does not know the class 'x'; its classes: 0, 1"),
-        (["--label", "nothing"], "has no column 'nothing'"),
+        (["--label", "nothing"], "has no column 'nothing' with labels; its columns: smiles"),
         (["--label", "label", "--label", "other"], "the model predicts 1 column, but --label names 2"),
     ):
         capsys.readouterr()
         assert main(["evaluate", str(tmp_path / "classes.safetensors"), str(table), *words]) == 2
         assert message in capsys.readouterr().err
+    bare = write_table(tmp_path / "bare.csv", smiles=SMILES)
+    assert main(["evaluate", str(tmp_path / "values.safetensors"), str(bare)]) == 2
+    assert "has no column 'length' with the values that the model predicts" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("task", ["classification", "regression", "multilabel"])

@@ -20,6 +20,7 @@ from cgipool.study.measured import measured
 from cgipool.study.plan import read_study, study_of
 from cgipool.study.records import Record, read_book
 from cgipool.study.search import kept, ranked, score
+from cgipool.study.search_file import search_of
 from report_pages import data_of
 from stores import add_cell, add_study, write
 
@@ -162,6 +163,18 @@ def test_a_lower_error_is_better_everywhere(tmp_path: Path, metric: str | None, 
     assert view.improvement["topk"].probability < 0.1 < 0.9 < view.improvement["sag"].probability
 
 
+def test_a_report_says_that_splits_by_time_are_one_division(tmp_path: Path) -> None:
+    store, said = regression_store(tmp_path, {"cgi": 0.9, "topk": 0.6}), "the same division of the graphs"
+    assert main(["report", str(store), "--out", str(tmp_path / "report")]) == 0
+    assert said not in (tmp_path / "report" / "numbers.md").read_text()
+    for path in (store / "cells").glob("*.json"):
+        record = json.loads(path.read_text())
+        record["cell"] |= {"split_kind": "time", "time": "measured"}
+        write(path, record)
+    assert main(["report", str(store), "--out", str(tmp_path / "report")]) == 0
+    assert said in (tmp_path / "report" / "numbers.md").read_text()
+
+
 def test_data_sets_of_several_tasks_keep_their_metrics(tmp_path: Path) -> None:
     regression_store(tmp_path, {"cgi": 0.9, "topk": 0.6}, ("A", "B"))
     for path in (tmp_path / "cells").glob("*.json"):
@@ -252,6 +265,50 @@ def test_a_search_keeps_the_trial_with_the_smallest_error(sets: Path, tmp_path: 
     assert told["winner"]["name"] == min(found, key=found.__getitem__)
 
 
+def test_a_search_by_another_metric(sets: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Cells watch the metric that the command names, so their records have it; the score and the winner go by it."""
+    (tmp_path / "search.toml").write_text(
+        f'methods = ["none", "wl"]\ndatasets = ["n"]\n[data]\nn = "{sets}/numbers"\n[base]\nwidth = 8\nepochs = 3\n'
+        "[space]\nlr = [0.001, 0.00001]\n[[rung]]\nsettings = 2\nsplits = 2\n"
+    )
+    command = ["study", "search", str(tmp_path / "search.toml"), "--metric", "spearman"]
+    assert main([*command, "--store", str(tmp_path / "store")]) == 0
+    told = capsys.readouterr()
+    assert "validation Spearman ± SE" in told.out
+    assert "(Spearman) in" in told.err
+    saved = json.loads((tmp_path / "store" / "searches" / "search-spearman.json").read_text())
+    assert (saved["metric"], saved["base"]["stop_by"]) == ("spearman", "spearman")
+    book = read_book(tmp_path / "store")
+    for trial in saved["rungs"][0]["trials"]:
+        for key, values, tests in zip(trial["cells"], trial["val_accuracy"], trial["test"], strict=True):
+            rows = book.records[key].splits
+            assert values == pytest.approx([row["val_spearman"] for row in rows], abs=1e-6)
+            assert tests == pytest.approx([row["test"]["spearman"] for row in rows], abs=1e-6)
+            assert all(row["val_rmse"] is not None for row in rows)
+    found = {t["name"]: t["score"]["difference"]["value"] for t in saved["rungs"][0]["trials"]}
+    assert saved["winner"]["name"] == max(found, key=found.__getitem__)
+    assert main([*command[:-1], "roc_auc", "--dry-run"]) == 2
+    assert "unknown metric of regression 'roc_auc'" in capsys.readouterr().err
+
+
+def test_what_a_search_by_a_metric_refuses(sets: Path) -> None:
+    given: dict[str, Any] = {
+        "methods": ["none"],
+        "datasets": ["n"],
+        "data": {"n": str(sets / "numbers")},
+        "space": {"lr": [0.001, 0.01]},
+        "rung": [{"settings": 2, "splits": 2}],
+    }
+    assert search_of(given).metric_name == "rmse"
+    assert search_of(given).space.base.stop_by == "loss"
+    assert search_of(given | {"metric": "mae"}).space.base.stop_by == "mae"
+    for more in ({"base": {"stop_by": "r2"}}, {"space": {"stop_by": ["loss", "mae"]}}):
+        with pytest.raises(UserError, match="a search by 'mae' also stops by it"):
+            search_of(given | {"metric": "mae"} | more)
+    with pytest.raises(UserError, match="metric must be a string"):
+        search_of(given | {"metric": 5})
+
+
 def test_a_search_has_one_metric(sets: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     (tmp_path / "search.toml").write_text(
         f'methods = ["none"]\ndatasets = ["n", "c"]\n[data]\nn = "{sets}/numbers"\nc = "{sets}/classes"\n'
@@ -259,43 +316,6 @@ def test_a_search_has_one_metric(sets: Path, tmp_path: Path, capsys: pytest.Capt
     )
     assert main(["study", "search", str(tmp_path / "search.toml"), "--dry-run"]) == 2
     assert "a search needs data sets of one task" in capsys.readouterr().err
-
-
-def test_a_search_by_another_metric_stops_and_ranks_by_it(
-    sets: Path, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    text = (
-        f'methods = ["none", "wl"]\ndatasets = ["n"]\n[data]\nn = "{sets}/numbers"\n[base]\nwidth = 8\nepochs = 3\n'
-        "[space]\nlr = [0.001, 0.03]\n[[rung]]\nsettings = 2\nsplits = 2\n"
-    )
-    file, store = tmp_path / "search.toml", tmp_path / "store"
-    file.write_text(text)
-    assert main(["study", "search", str(file), "--store", str(store), "--metric", "r2"]) == 0
-    told = json.loads((store / "searches" / "search-r2.json").read_text())
-    assert told["metric"] == "r2"
-    assert told["base"]["stop_by"] == "r2"
-    cells = [json.loads(path.read_text()) for path in (store / "cells").glob("*.json")]
-    stored = {cell["key"]: [row["val_r2"] for row in cell["splits"]] for cell in cells}
-    assert any("val_r2" in row["curve"] and "val_rmse" in row["curve"] for cell in cells for row in cell["splits"])
-    for trial in told["rungs"][0]["trials"]:
-        for key, values in zip(trial["cells"], trial["val_accuracy"], strict=True):
-            assert values == pytest.approx(stored[key], abs=1e-6)
-    found = {t["name"]: t["score"]["accuracy"]["value"] for t in told["rungs"][0]["trials"]}
-    assert told["winner"]["name"] == max(found, key=found.__getitem__)
-    assert len(set(found.values())) == 2
-    capsys.readouterr()
-
-    file.write_text('metric = "r2"\n' + text)
-    assert main(["study", "search", str(file), "--store", str(store)]) == 0
-    assert "validation R²" in capsys.readouterr().out
-    assert json.loads((store / "searches" / "search.json").read_text())["winner"] == told["winner"]
-    assert len(list((store / "cells").glob("*.json"))) == len(cells), "nothing is trained twice"
-
-    assert main(["study", "search", str(file), "--metric", "mcc"]) == 2
-    assert "unknown metric of regression" in capsys.readouterr().err
-    file.write_text(text.replace("epochs = 3", 'epochs = 3\nstop_by = "mae"'))
-    assert main(["study", "search", str(file), "--metric", "r2"]) == 2
-    assert "a search by r2 needs stop_by = 'r2' in [base]" in capsys.readouterr().err
 
 
 STUDIES = Path(__file__).resolve().parents[2] / "studies"

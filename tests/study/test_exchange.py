@@ -98,6 +98,19 @@ def test_cells_that_are_missing_are_copied_and_others_left_alone(stores: tuple[P
     assert merge(first, [second]) == Merged(same=2)
 
 
+def test_a_record_with_more_validation_metrics_is_the_same(stores: tuple[Path, Path]):
+    """Earlier versions stored the primary one alone, and not what early stopping watched."""
+    first, second = stores
+    path = first / "cells" / f"{key_of(cell_of('cgi'))}.json"
+    record = json.loads(path.read_text())
+    record["splits"][0]["val_mcc"] = 0.25
+    write(path, record)
+    assert merge(first, [second]) == Merged(cells=1, same=1)
+    record["splits"][0]["val_loss"] = 0.25
+    write(path, record)
+    assert merge(first, [second]).conflicts == [record["key"]]
+
+
 def test_several_stores_go_into_one_that_is_made(stores: tuple[Path, Path], tmp_path: Path):
     merged = merge(tmp_path / "deep" / "new", stores)
     assert merged == Merged(cells=2, same=1, studies=1)

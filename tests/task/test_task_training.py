@@ -7,6 +7,7 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 import pytest
+from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from cgipool import GraphClassifier, GraphRegressor, GraphSet, train
@@ -290,4 +291,35 @@ def test_multi_label_classification_as_scikit_learn_has_it() -> None:
     model = GraphClassifier(method="none", **SMALL).fit(NETWORKS, y)
     assert model.predict(NETWORKS).shape == (40, 2)
     assert [p.shape for p in model.predict_proba(NETWORKS)] == [(40, 2), (40, 2)]
-    assert 0.0 <= model.score(NETWORKS, y) <= 1.0
+    first, second = (p[:, 1] for p in model.predict_proba(NETWORKS))
+    known = ~np.isnan(y[:, 0])
+    areas = [roc_auc_score(y[known, 0], first[known]), roc_auc_score(y[:, 1], second)]
+    assert model.score(NETWORKS, y) == pytest.approx(np.mean(areas))
+    graphs = to_graphset(NETWORKS).with_targets(y, model.model_.target_names, "multilabel")
+    assert model.score(graphs) == model.score(NETWORKS, y)
+    assert np.isnan(model.score(NETWORKS, np.ones((40, 2)))), "no column has both values"
+    with pytest.raises(UserError, match="score needs y, one label for each graph"):
+        model.score(NETWORKS)
+    with pytest.raises(UserError, match=r"y must have 2 columns, as the model predicts; its shape is \(40, 3\)"):
+        model.score(NETWORKS, np.ones((40, 3)))
+    with pytest.raises(UserError, match="does not use sample_weight"):
+        model.score(NETWORKS, y, sample_weight=np.ones(40))
+
+
+@pytest.mark.parametrize("ensemble", [1, 2])
+def test_a_primary_metric_that_is_not_defined_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture, ensemble: int
+) -> None:
+    """A column with one value has no ROC-AUC."""
+    motifs(60).with_targets(np.ones(60), ("one",), "multilabel").save(tmp_path / "set")
+    several = ["--method", "none", "--width", "8", "--epochs", "2", "--ensemble", str(ensemble)]
+    model = str(tmp_path / "one.safetensors")
+    assert main(["fit", str(tmp_path / "set"), "--out", model, *several]) == 0
+    told = capsys.readouterr()
+    assert "1 target; ROC-AUC not defined on 6 validation graphs" in told.out + told.err
+    assert told.err.count("1 label column (one) has one value only") == 1
+    assert main(["describe", model]) == 0
+    assert "ROC-AUC not defined on 6 graphs" in " ".join(capsys.readouterr().out.split())
+    assert main(["train", str(tmp_path / "set"), *several]) == 0
+    told = capsys.readouterr().out
+    assert ("a single member: ROC-AUC not defined on average" in told) == (ensemble > 1)

@@ -210,3 +210,4 @@ def test_balanced_weights_of_columns() -> None:
 def test_words() -> None:
     assert described("accuracy", 0.831) == "accuracy 83.1 %"
     assert described("rmse", 0.6719) == "RMSE 0.672"
+    assert described("roc_auc", None) == described("roc_auc", float("nan")) == "ROC-AUC not defined"

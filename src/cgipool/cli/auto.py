@@ -105,7 +105,7 @@ def closing(found: "AutoResult", out: Path, page: Path) -> list[str]:
     about, estimate = found.model.about, found.estimate
     metric = estimate["metric"]
     low, high = (written(metric, estimate[name]) for name in ("low", "high"))
-    value = described(metric, estimate[metric]) if estimate.get(metric) is not None else "not defined"
+    value = described(metric, estimate.get(metric))
     left = [row["name"] for row in found.table if row["note"] == NOT_TRIED]
     return [
         "",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cgipool.cli.errors import Interrupted
-from cgipool.cli.options import AT_ONCE, DEVICES, LIMIT, STORE
+from cgipool.cli.options import AT_ONCE, DEVICES, LIMIT, METRIC, STORE
 from cgipool.cli.study import AGAIN, kinds_checked
 from cgipool.errors import counted
 
@@ -25,10 +25,7 @@ def search(
         str | None,
         typer.Option(metavar="NAME", help="Use only one family of data sets: molecules, proteins or social."),
     ] = None,
-    metric: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Rank settings by this metric, and stop training by it, such as pr_auc."),
-    ] = None,
+    metric: METRIC = None,
     store: STORE = Path("runs/store"),
     device: DEVICES = "cpu",
     limit: LIMIT = None,
@@ -93,11 +90,17 @@ def _run(
             return found, outcome is not None and outcome.stopped
         minutes = None if limit is None else max(0.0, limit - (time.monotonic() - began) / 60)
         cells = [cell for group in found[-1].cells.values() for cell in group]
-        outcome = _train(found[-1].rung.name, cells, store, devices, minutes, retry_before)
+        outcome = _train(search, found[-1].rung.name, cells, store, devices, minutes, retry_before)
 
 
 def _train(
-    rung: str, cells: list["Cell"], store: "Store", devices: list[str], minutes: float | None, retry_before: str
+    search: "Search",
+    rung: str,
+    cells: list["Cell"],
+    store: "Store",
+    devices: list[str],
+    minutes: float | None,
+    retry_before: str,
 ) -> "Outcome":
     """Run the cells of a round with progress on stderr, which shows validation results."""
     from cgipool.cli.study_progress import watching
@@ -107,7 +110,7 @@ def _train(
     estimate = Estimate(store, cells, devices[0])
     try:
         with watching(cells, store, estimate, len(devices)) as watcher:
-            watcher.validation = True
+            watcher.validation, watcher.metric = True, search.metric_name
             watcher.print(f"{rung}: {counted(len(cells), 'cell')}")
             return run_on(cells, store, devices, minutes, watcher, retry_before=retry_before)
     except KeyboardInterrupt:

@@ -47,6 +47,8 @@ class StudyLines(Watcher):
         self.began: dict[str, float] = {}
         self.validation = False
         """Whether to show validation results of finished cells; test results otherwise."""
+        self.metric: str | None = None
+        """The metric to show; None: the primary one of each task."""
         self.last = time.monotonic()
 
     def begins(self, cell: "Cell") -> None:
@@ -88,7 +90,7 @@ class StudyLines(Watcher):
             return "in progress in another run"
         if how != "done":
             return f"failed: {how}"
-        metric = primary_of(cell.task)
+        metric = self.metric or primary_of(cell.task)
         try:
             rows = self.store.content(cell.key)["splits"]
             found = [validation_score(row, metric) if self.validation else row["test"][metric] for row in rows]

@@ -60,7 +60,8 @@ def result_tables(result: "Result", title: str, out: Path | None, metric: str | 
         f"trained for {result.seconds:.1f} s · {plain['parameters']:,} parameters"
     )
     if many:
-        alone = described(result.primary, float(np.mean(result.member_accuracy)), 2)
+        known = [value for members in result.member_accuracy for value in members if value is not None]
+        alone = described(result.primary, float(np.mean(known)) if known else None, 2)
         shown.append(f"a single member: {alone} on average; epochs are those of the longest")
     if result.columns:
         where = "--json shows" if out is None else f"{out / 'result.json'} has"

@@ -148,8 +148,12 @@ def _target_rows(keys: tuple[str, ...], values: Sequence[Sequence[Any]]) -> list
     """The targets of each graph; None for a graph without any."""
     for j, key in enumerate(keys):
         if bad := [i for i, row in enumerate(values) if _numbers(row[j], len(keys)) is None]:
-            need = "a class (a whole number or a string), a number or a list of numbers"
             where = f"{in_graphs(bad)}: {excerpt(repr(values[bad[0]][j]), 60)}"
+            if all(isinstance(row[j], str) for row in values):
+                raise UserError(
+                    f"graph.graph[{key!r}] is not a number {where}; for class names use task='classification'"
+                )
+            need = "a class (a whole number or a string), a number or a list of numbers"
             raise UserError(f"graph.graph[{key!r}] must be {need}; it is not {where}")
     rows: list[NDArray[np.float64] | None] = []
     for row in values:

@@ -20,6 +20,9 @@ AUTO = "auto"
 MOST_CLASSES = 20
 """A single column with more distinct numbers than this is a regression target."""
 
+TOO_MANY = 100
+"""More classes than this are treated as a mistake, such as a column of names or measurements."""
+
 
 @dataclass
 class TargetColumn:
@@ -126,6 +129,9 @@ def labelled(
         raise UserError(f"{graphs.name}: y has {width} columns; class labels are one column. Use task='multilabel'")
     _check_classes(graphs.name, values[:, 0])
     y = values[:, 0].astype(np.int64)
+    if class_names is None and (count := len(np.unique(y))) > TOO_MANY:
+        what = f"y holds {count:,} different numbers in {counted(len(y), 'graph')}, which are not classes"
+        raise UserError(f"{graphs.name}: {what}; use the task regression")
     codes, names = encode(y) if class_names is None else (y, class_names)
     return graphs.relabelled(codes, names)
 

@@ -142,13 +142,12 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """The accuracy on graphs, weighted by `sample_weight`. Without y, the labels of a GraphSet are used.
 
-        For a multi-label y, the mean ROC-AUC over the columns that have both values.
+        For a multi-label y, the mean ROC-AUC over the columns that have both values; NaN if no column has both.
         """
-        if self._is_multilabel:
-            targets = X.targets if y is None else np.asarray(y, dtype=np.float64)
-            return float(self._fitted.task.evaluate(targets, self._fitted.predictions(self._read(X)))["roc_auc"])
         if y is None and not (isinstance(X, GraphSet) and X.is_labelled):
             raise UserError("score needs y, one label for each graph")
+        if self._is_multilabel:
+            return self._score_columns(X, y, sample_weight)
         found = self.predict(X)
         y = labels_of([X.class_names[c] for c in X.y] if y is None else y, len(found))
         if _text(y) != _text(self.classes_):
@@ -158,6 +157,19 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
             )
         weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         return float(np.average(found == y, weights=weights))
+
+    def _score_columns(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> float:
+        """The mean ROC-AUC over columns."""
+        if sample_weight is not None:
+            raise UserError("the score of several 0/1 columns does not use sample_weight")
+        graphs = self._read(X)
+        if y is None:
+            check_targets(X, graphs, ("multilabel",))
+        targets = self._fitted.labels_of(graphs) if y is None else numbers_in(y, len(graphs))
+        columns = len(self._fitted.target_names)
+        if targets.ndim != 2 or targets.shape[1] != columns:
+            raise UserError(f"y must have {columns} columns, as the model predicts; its shape is {targets.shape}")
+        return self._fitted.task.value("roc_auc", targets, self._fitted.predictions(graphs))
 
     @classmethod
     def load(cls, path: str | Path, device: str = "cpu", allow_code: bool = False) -> Self:

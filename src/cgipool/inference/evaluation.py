@@ -188,9 +188,9 @@ def _label_columns(model: FittedModel, path: Path, labels: Sequence[str]) -> tup
     if labels:
         if len(labels) != wanted:
             raise UserError(f"the model predicts {counted(wanted, 'column')}, but --label names {len(labels)}")
-        return kept_columns(path, labels)
+        return kept_columns(path, labels, "with labels")
     if model.target_names:
-        return kept_columns(path, model.target_names)
+        return kept_columns(path, model.target_names, "with the values that the model predicts (--label names others)")
     if is_sdf(path):
         raise UserError(f"{path} is an SDF: name the item with the class by --label")
     columns = open_table(path).columns

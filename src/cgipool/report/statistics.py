@@ -14,6 +14,11 @@ CORRECTED = (
     "new graphs like these."
 )
 
+ONE_DIVISION = (
+    "Splits by time are the same division of the graphs with other random draws: their intervals and p do not cover "
+    "the choice of the test graphs."
+)
+
 
 def blocks_of(view: View) -> list[Block]:
     """All tables of a study, starting with the results."""
@@ -45,9 +50,11 @@ def _paired(view: View) -> Block:
         for entry in _compared(view)
         if entry.against
     ]
+    by_time = any(entry.record and entry.record.cell.get("split_kind") == "time" for entry in _compared(view))
     words = [
         f"{view.baseline} minus each method on the same splits, {unit(view.metric)}, with its 95 % interval.",
         CORRECTED,
+        *([ONE_DIVISION] if by_time else []),
         f"Holm: p adjusted for the {counted(len(rows), 'comparison')} of this study. ▲ the method is better, "
         "▼ it is worse.",
     ]

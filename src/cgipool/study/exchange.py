@@ -16,7 +16,7 @@ from cgipool.study.measured import check_positive, measured
 from cgipool.study.nested import with_choices
 from cgipool.study.records import ODD, PLAIN, Book, StudyRecord, Wanted, read_book
 from cgipool.study.stored import FORMAT, read_stored, write_stored
-from cgipool.task.metrics import LATER
+from cgipool.task.metrics import KNOWN, LATER
 
 PARTS = ("cells", "failed", "studies")
 """The folders of a store that hold results; the others belong to runs in progress, or can be derived."""
@@ -24,9 +24,9 @@ PARTS = ("cells", "failed", "studies")
 MEASURED = ("val_loss", "epochs", "best_epoch", "parameters", "seconds")
 """Columns of the table for each split, besides its metrics and the validation metric."""
 
-UNEQUAL = ("seconds", "val_accuracy")
-"""Entries that may differ between equal results: the last one is missing in older records, as are the metrics of each
-class."""
+UNEQUAL = ("seconds", *(f"val_{metric}" for metric in KNOWN))
+"""Entries that may differ between equal results: the validation metrics are missing in older records, as are the
+metrics of each class."""
 
 
 @dataclass

@@ -62,8 +62,8 @@ class Search:
     """The ablation of the winner."""
     sets: Sets = field(default_factory=dict)
     """The user's own data sets."""
-    by: str | None = None
-    """The name of the metric by which settings are ranked; None: the primary one of the task."""
+    metric_name: str = "accuracy"
+    """The metric on validation graphs by which settings are ranked."""
 
     @property
     def task(self) -> str:
@@ -72,13 +72,8 @@ class Search:
 
     @property
     def metric(self) -> Metric:
-        """The metric on validation graphs by which settings are ranked."""
+        """How that metric is shown and compared."""
         return KNOWN[self.metric_name]
-
-    @property
-    def metric_name(self) -> str:
-        """Its name."""
-        return self.by or primary_of(self.task)
 
     @property
     def all_rungs(self) -> list[Rung]:
@@ -192,7 +187,7 @@ def _watching(base: Recipe, metric: str, task: str, space: dict[str, Any]) -> Re
     if metric == primary_of(task) or base.stop_by == metric:
         return base
     if base.stop_by != "loss" or "stop_by" in space:
-        raise UserError(f"a search by {metric} needs stop_by = {metric!r} in [base], and no choices for it in [space]")
+        raise UserError(f"a search by {metric!r} also stops by it: leave stop_by out of [base] and [space]")
     return base.but(stop_by=metric)
 
 

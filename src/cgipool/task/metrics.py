@@ -135,9 +135,11 @@ def written(metric: str, value: Any) -> str:
     return rounded(100 * value) if KNOWN[metric].percent else rounded(value, 3)
 
 
-def described(metric: str, value: float, digits: int = 1) -> str:
-    """A metric and its value in words, such as "accuracy 83.1 %" or "RMSE 0.672"."""
+def described(metric: str, value: float | None, digits: int = 1) -> str:
+    """A metric and its value in words, such as "accuracy 83.1 %", "RMSE 0.672" or "ROC-AUC not defined"."""
     known = KNOWN[metric]
+    if value is None or not math.isfinite(value):
+        return f"{known.title} not defined"
     return f"{known.title} {rounded(100 * value, digits)} %" if known.percent else f"{known.title} {value:.3f}"
 
 

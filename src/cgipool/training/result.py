@@ -221,8 +221,9 @@ class Result:
         return [shown(row["test"], self.classes)[metric] for row in self.rows]
 
     @property
-    def member_accuracy(self) -> list[list[float]]:
-        """The primary test metric of each member of an ensemble on its own; one list per split."""
+    def member_accuracy(self) -> list[list[float | None]]:
+        """The primary test metric of each member of an ensemble on its own, None if it is not defined; one list per
+        split."""
         return [[member[f"test_{self.primary}"] for member in row["members"]] for row in self.rows]
 
     def summary(self, metric: str) -> tuple[float | None, float | None, float | None]:

@@ -17,7 +17,7 @@ from cgipool.data.graphs import GraphSet
 from cgipool.data.importers.imported import Imported, ImportOptions
 from cgipool.data.importers.table import Table
 from cgipool.data.names import Names, printable, sort_key
-from cgipool.data.targets import AUTO, TargetColumn, fitting_task, replaced_targets
+from cgipool.data.targets import AUTO, TOO_MANY, TargetColumn, fitting_task, replaced_targets
 from cgipool.errors import UserError, counted, excerpt, unknown
 
 USUAL = ("label", "class", "y")
@@ -28,9 +28,6 @@ WITHOUT = "to import graphs without classes for prediction, use --unlabelled"
 
 LONGEST = 1000
 """Maximum characters of a class name."""
-
-MOST = 100
-"""More classes than this are treated as a mistake, such as a column of names or measurements."""
 
 Rows = Callable[[Sequence[str]], Iterator[tuple[str, ...]]]
 """Yields the fields of some columns, row by row."""
@@ -154,6 +151,8 @@ def read_labels(
     if options.task not in (AUTO, *TASKS):
         raise unknown("task", options.task, (AUTO, *TASKS))
     chosen = chosen_columns(path, columns, options.patterns) if options.patterns or not default else list(default)
+    if options.threshold is not None and options.task not in (AUTO, TASKS[0]):
+        raise UserError(f"--threshold makes two classes, which --task {options.task} does not predict; leave one out")
     if options.threshold is not None or (options.task == TASKS[0] and len(chosen) == 1):
         if len(chosen) > 1:
             raise UserError("--threshold needs exactly one label column")
@@ -279,7 +278,7 @@ def _one_class_per_value(where: str, found: dict[str, int], rows: int) -> ClassL
     all_numbers = None not in numbers
     whole = all(number is None or number.is_integer() for number in numbers)
     distinct = set(numbers) if all_numbers else set(found)
-    if (all_numbers and not whole) or len(distinct) > MOST or (len(distinct) == rows and rows > 2):
+    if (all_numbers and not whole) or len(distinct) > TOO_MANY or (len(distinct) == rows and rows > 2):
         what = "numbers" if all_numbers else "values"
         way = "use --task regression, --threshold T to make two classes, or" if all_numbers else "choose"
         raise UserError(

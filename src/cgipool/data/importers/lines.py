@@ -89,17 +89,18 @@ def _as_given(place: Path, asked: Asked, start: int, stop: int | None) -> Iterat
     return itertools.islice(_saved_lines(place, asked.keep, start), count)
 
 
-def kept_columns(path: str | Path, keep: Sequence[str]) -> tuple[str, ...]:
-    """The columns of an input to keep, or all of them for "all". Raise UserError if one is missing."""
+def kept_columns(path: str | Path, keep: Sequence[str], role: str = "to keep") -> tuple[str, ...]:
+    """The columns of an input to keep, or all of them for "all". Raise UserError if one is missing; `role` says in the
+    message what it is for."""
     if not keep:
         return ()
     place = Path(path)
     known = columns_of(place)
     if not known:
-        raise UserError(f"{path} has no columns to keep")
+        raise UserError(f"{path} has no columns {role}")
     wanted = known if ALL in keep and ALL not in known else tuple(dict.fromkeys(keep))
     if missing := [name for name in wanted if name not in known]:
-        raise UserError(f"{path} has no column {excerpt(missing[0])!r} to keep; its columns: {few(known)}")
+        raise UserError(f"{path} has no column {excerpt(missing[0])!r} {role}; its columns: {few(known)}")
     return wanted
 
 
