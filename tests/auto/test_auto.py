@@ -10,6 +10,7 @@ import pytest
 from sklearn.metrics import average_precision_score
 
 from cgipool import GraphClassifier, load_dataset
+from cgipool.auto import curve as curving
 from cgipool.auto import fit as fitting
 from cgipool.auto import search as searching
 from cgipool.auto.alarm import OutOfTime, alarm
@@ -37,7 +38,7 @@ def graphs() -> GraphSet:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "CURVE", ())
+    monkeypatch.setattr(curving, "CURVE", ())
     monkeypatch.setattr(fitting, "DRAWS", 20)
 
 
@@ -100,13 +101,13 @@ def test_a_blend_is_never_worse_than_its_best_part() -> None:
 
 
 def test_the_model_of_a_search(graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "CURVE", (0.5,))
+    monkeypatch.setattr(curving, "CURVE", (0.5,))
     lines: list[str] = []
     found = fit_auto(graphs, tmp_path / "s", budget=1e4, candidates=few(BASELINE, "wl", "none"), say=lines.append)
     assert any(line.startswith("wl: accuracy") and "5 of 5 folds" in line for line in lines)
     names = [row["name"] for row in found.table]
     assert set(names) == {BASELINE, "wl", "none"}
-    assert all(row["scored on"] == "5 folds of 5" for row in found.table)
+    assert all(row["scored on"] == "5 of 5 folds" for row in found.table)
     assert found.crossed.metrics["accuracy"] >= found.table[0]["score"]
     assert found.table[0]["score"] > next(row["score"] for row in found.table if row["name"] == BASELINE)
     assert found.estimate["graphs"] == 8

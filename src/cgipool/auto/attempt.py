@@ -24,6 +24,9 @@ class Attempt:
     scores: list[float] = field(default_factory=list)
     """The metric after each rung that it was part of."""
     seconds: float = 0.0
+    """Of all its trainings and what they needed."""
+    cost: float = 0.0
+    """Seconds of its latest full training alone."""
     slow: bool = False
     """Whether it was left out because of the budget."""
     reason: str = ""

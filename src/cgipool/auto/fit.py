@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from cgipool.auto.attempt import Attempt, Found
 from cgipool.auto.blend import chosen
 from cgipool.auto.candidates import BASELINE, Candidate, candidates_for
+from cgipool.auto.curve import learning_curve
 from cgipool.auto.folds import FOLDS, STOPPING, check_data
 from cgipool.auto.rare import rare_candidates
 from cgipool.auto.search import AutoSearch
@@ -53,6 +54,8 @@ class AutoResult:
     """The metrics on the graphs that were held out; `low` and `high` bound the one that was optimised."""
     curve: list[tuple[int, float]]
     """How the best candidate does with fewer training graphs: their number, and the mean metric over folds."""
+    curve_folds: int
+    """Over how many folds the curve is a mean."""
     searched: GraphSet
     """The graphs of `crossed`, in its order."""
 
@@ -117,8 +120,8 @@ def _blended(search: AutoSearch, found: Found) -> AutoResult:
     names = [str(place) for place in ids] if graphs.graph_ids is None else [graphs.graph_ids[place] for place in ids]
     blend = " + ".join(f"{name} × {count}" if count > 1 else name for name, count in about["blend"].items())
     crossed = ModelEvaluation(blend, graphs.name, search.task, names, targets, mixed, metrics, search.classes)
-    curve = search.curve(found.finalists[0], found.folds)
-    return AutoResult(model, _table(search, found, counts), crossed, estimate, curve, graphs.subset(ids))
+    curve = learning_curve(search, found.finalists[0], found.folds)
+    return AutoResult(model, _table(search, found, counts), crossed, estimate, *curve, graphs.subset(ids))
 
 
 def _parts(search: AutoSearch, found: Found, trial: Attempt) -> list[FittedModel]:
@@ -173,7 +176,7 @@ def _table(search: AutoSearch, found: Found, counts: dict[int, int]) -> list[dic
         score = search.score(found.folds, trial.answers) if final else (trial.scores[-1] if trial.scores else None)
         baseline = trial.candidate.name == BASELINE
         seen = len(found.folds) if final else len(trial.answers)
-        folds = f"{counted(seen, 'fold')} of {FOLDS}" if seen else "a short look" if trial.scores else ""
+        folds = f"{seen} of {FOLDS} folds" if seen else "a short look" if trial.scores else ""
         rows.append(
             {
                 "name": trial.candidate.name,

@@ -31,7 +31,7 @@ def auto_page(found: AutoResult) -> str:
         title=f"The best model for {found.crossed.data}",
         lead=_expect(found, metric) + _why(found, metric) + _about_numbers(found),
         more=_ranking(found.table, metric),
-        beside=_learning(found.curve, metric),
+        beside=_learning(found.curve, found.curve_folds, metric),
         last=_pictures(found),
     )
 
@@ -131,7 +131,7 @@ def _signed(value: float, metric: str) -> str:
     return ("+" if value > 0 else "−" if value < 0 else "") + text
 
 
-def _learning(curve: Sequence[tuple[int, float]], metric: str) -> str:
+def _learning(curve: Sequence[tuple[int, float]], folds: int, metric: str) -> str:
     """The metric by the number of training graphs: would more labels help?"""
     if len(curve) < 2:
         return ""
@@ -150,7 +150,8 @@ def _learning(curve: Sequence[tuple[int, float]], metric: str) -> str:
     return (
         '<section class="card"><h2>Would more labels help?</h2>'
         f"{plot.svg('metric by the number of training graphs')}"
-        '<p class="legend">The best candidate, trained on fewer graphs; mean over folds.</p></section>'
+        '<p class="legend">The best candidate, trained on all and on fewer graphs; '
+        f"{'one fold' if folds == 1 else f'mean over {folds} folds'}.</p></section>"
     )
 
 
