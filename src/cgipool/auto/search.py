@@ -50,6 +50,10 @@ FEWEST_EPOCHS = 3
 CLASSICAL_SHARE = 0.25
 """The share of the budget that one training of a classical method may take."""
 
+AVERAGED = 10.0
+"""The moving average of the weights reaches back over at most 1 / `AVERAGED` of a training's steps: in a short one,
+that of the recipe would still hold weights of the first steps."""
+
 ONCE = 1.0
 """Seconds before and after the epochs from which they are measured again."""
 
@@ -216,7 +220,9 @@ class AutoSearch:
             self._state["epochs"][key] = max(min(wanted, fit), FEWEST_EPOCHS)
             self._note()
         epochs = self._state["epochs"][key]
-        return candidate.recipe.but(epochs=epochs), start + epochs * epoch
+        steps = epochs * math.ceil(len(self.folds[0].train) / candidate.recipe.batch_size)
+        average = min(candidate.recipe.average, max(0.0, 1.0 - AVERAGED / steps))
+        return candidate.recipe.but(epochs=epochs, average=average), start + epochs * epoch
 
     def _epoch_seconds(self, candidate: Candidate) -> tuple[float, float]:
         """How long an epoch of a candidate takes, and the rest of a training; measured once."""
