@@ -1,4 +1,8 @@
-"""What `fit --auto` tries: a baseline without graphs, classical methods, and networks, the simplest first."""
+"""What `fit --auto` tries: a baseline without graphs, classical methods, and networks, the simplest first.
+
+Networks for values of molecules have no dropout, unlike recipe `strong`, which was found on classes: on validation
+folds of FreeSolv, ESOL and Lipophilicity RMSE was 15, 5 and 4 % lower without (none, conv=gine, rdkit_descriptors).
+"""
 
 import importlib.util
 import math
@@ -61,11 +65,13 @@ def candidates_for(graphs: GraphSet, budget: float = math.inf) -> list[Candidate
         solving = SOLVING * graphs.n_graphs**2 * max(1, len(graphs.target_names))
         fits = graphs.n_graphs <= MOST and solving <= SOLVING_SHARE * budget
         classical += [name for name in ON_MOLECULES if name != "rdkit-svm" or fits]
-    found = [Candidate(name, name, strong) for name in (BASELINE, *classical)]
-    if not molecules:
-        return found + _on_graphs(graphs, strong)
-    found += _on_molecules(strong, described)
-    return [*found, Candidate(SLOWEST, SLOWEST, strong)] if described else found
+    if molecules and graphs.task == "regression":
+        strong = strong.but(dropout=0.0)
+    # The first network comes early, so that slow classical methods do not leave networks without a look.
+    first, *networks = _on_molecules(strong, described) if molecules else _on_graphs(graphs, strong)
+    found = [first, *(Candidate(name, name, strong) for name in classical), *networks]
+    found += [Candidate(SLOWEST, SLOWEST, strong)] if described else []
+    return [Candidate(BASELINE, BASELINE, strong), *found]
 
 
 def _on_graphs(graphs: GraphSet, strong: Recipe) -> list[Candidate]:
@@ -83,13 +89,14 @@ def _on_graphs(graphs: GraphSet, strong: Recipe) -> list[Candidate]:
 def _on_molecules(strong: Recipe, described: bool) -> list[Candidate]:
     """Networks for molecules: they read bonds and, where that is not too slow, descriptors."""
     bonds = strong.but(conv="gine")
-    found = [Candidate("none", "none", strong), Candidate("none, conv=gine", "none", bonds)]
+    found = [Candidate("none, conv=gine", "none", bonds)]
     rest, more = bonds, ", conv=gine"
     if described:
         rest, more = bonds.but(rdkit_descriptors=True), ", conv=gine, rdkit_descriptors"
         found.append(Candidate(f"none{more}", "none", rest))
     found += [Candidate(f"{name}{more}", name, rest) for name in ("cgi", "vip")]
     found.append(Candidate(f"none{more}, readout=sum", "none", rest.but(readout="sum")))
+    found.append(Candidate("none", "none", strong))
     return found
 
 

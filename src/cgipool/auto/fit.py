@@ -21,7 +21,7 @@ from cgipool.auto.folds import FOLDS, STOPPING, check_data
 from cgipool.auto.rare import rare_candidates
 from cgipool.auto.search import AutoSearch
 from cgipool.data.graphs import GraphSet
-from cgipool.errors import UserError, counted, excerpt
+from cgipool.errors import UserError, excerpt
 from cgipool.inference.blend import Blend
 from cgipool.inference.evaluation import ModelEvaluation
 from cgipool.inference.fitted import FittedModel

@@ -249,7 +249,8 @@ class AutoSearch:
         deadline: float,
         ends: list[float] | None = None,
     ) -> NDArray[np.float64]:
-        """Train on a split, and return predictions [n, O] for its test part. The times at which epochs end are added to `ends`."""
+        """Train on a split, and return predictions [n, O] for its test part. The times at which epochs end are added to
+        `ends`."""
 
         def tell(progress: Progress) -> None:
             if ends is not None:
