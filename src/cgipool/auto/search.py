@@ -109,7 +109,8 @@ class AutoSearch:
         self.say(f"{counted(len(finalists), 'finalist')} on all {FOLDS} folds:")
         for fold in range(2, FOLDS):
             later = [(trial, other) for trial in finalists for other in range(fold + 1, FOLDS)]
-            self._rung([fold], finalists, RUNGS[1], later, told=fold == FOLDS - 1)
+            # No share is left for the learning curve: a fold less would cost every finalist a model.
+            self._rung([fold], finalists, 1.0, later, told=fold == FOLDS - 1)
         for fold in range(1, FOLDS):
             baselines = [trial for trial in self.trials if trial.candidate.name == BASELINE]
             self._rung([fold], baselines, 1.0, told=False)
