@@ -19,7 +19,7 @@ from cgipool.auto.candidates import BASELINE, Candidate, candidates_for
 from cgipool.auto.fit import fit_auto, seconds_of
 from cgipool.auto.folds import FOLDS, folds_of
 from cgipool.auto.page import auto_page
-from cgipool.auto.rare import has_rare_classes, rare_candidates
+from cgipool.auto.rare import has_rare_classes, rare_candidates, with_rare_candidates
 from cgipool.auto.search import AutoSearch
 from cgipool.cli import main
 from cgipool.data import GraphSet
@@ -281,6 +281,8 @@ def test_rare_classes_are_told_and_weighed(tmp_path: Path) -> None:
     added = rare_candidates(graphs, tried)
     assert [each.name for each in added] == ["none, class_weight=balanced", "none, focal=2", "none, balanced_batches"]
     assert all(each.recipe.stop_by == "pr_auc" for each in added)
+    names = [each.name for each in with_rare_candidates(graphs, [*tried, *few("cgi")])]
+    assert names == [BASELINE, "wl", "none", *(each.name for each in added), "cgi"]  # beside what they change
     assert rare_candidates(load_dataset("motifs"), tried) == []
     found = fit_auto(graphs, tmp_path / "s", budget=1e4, candidates=[*tried, added[2]])
     assert found.estimate["metric"] == "pr_auc"

@@ -18,7 +18,7 @@ from cgipool.auto.blend import chosen
 from cgipool.auto.candidates import BASELINE, Candidate, candidates_for
 from cgipool.auto.curve import learning_curve
 from cgipool.auto.folds import FOLDS, STOPPING, check_data
-from cgipool.auto.rare import rare_candidates
+from cgipool.auto.rare import with_rare_candidates
 from cgipool.auto.search import AutoSearch
 from cgipool.data.graphs import GraphSet
 from cgipool.errors import UserError, excerpt
@@ -80,8 +80,7 @@ def fit_auto(
     check_device(device)
     check_metric(graphs.task, metric)
     check_data(graphs)
-    tried = candidates_for(graphs, budget) if candidates is None else candidates
-    tried = [*tried, *rare_candidates(graphs, tried)] if candidates is None else tried
+    tried = candidates or with_rare_candidates(graphs, candidates_for(graphs, budget))
     with _place_of(folder) as place:
         settings: dict[str, Any] = {"metric": metric, "seed": seed, "device": device, "say": say, "doing": doing}
         search = AutoSearch(graphs, tried, place, budget, **settings)
