@@ -40,12 +40,18 @@ def _with_unit(metric: str, value: float | None) -> str:
     return written(metric, value) + ("&nbsp;%" if KNOWN[metric].percent else "")
 
 
+def _rounded(metric: str, value: float | None) -> str:
+    """A metric of the held-out graphs, as `fit --auto` prints it: with the digits that so few graphs can tell."""
+    return written(metric, value, 1) + ("&nbsp;%" if KNOWN[metric].percent else "")
+
+
 def _expect(found: AutoResult, metric: str) -> str:
     """The estimate on held-out graphs, in words."""
-    estimate, known = found.estimate, KNOWN[metric]
-    value, low, high = (_with_unit(metric, estimate.get(name)) for name in (metric, "low", "high"))
+    estimate, title = found.estimate, KNOWN[metric].title
+    title = title[:1].upper() + title[1:]
+    value, low, high = (_rounded(metric, estimate.get(name)) for name in (metric, "low", "high"))
     return (
-        f'<div class="expect"><p>Expect on new graphs</p><p><strong>{escape(known.title)} {value}</strong></p>'
+        f'<div class="expect"><p>Expect on new graphs</p><p><strong>{escape(title)} {value}</strong></p>'
         f"<p>95&nbsp;% interval {low} to {high}, from {counted(estimate['graphs'], 'graph')} held out from every "
         "choice</p></div>"
     )
