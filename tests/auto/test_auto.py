@@ -165,10 +165,10 @@ def test_a_search_goes_on_where_it_stopped(graphs: GraphSet, tmp_path: Path, mon
 
 def test_a_candidate_that_fails_does_not_end_the_search(graphs: GraphSet, tmp_path: Path) -> None:
     broken = Candidate("diverges", "none", SMALL.but(lr=1e30, epochs=20))
-    found = fit_auto(graphs, tmp_path / "s", budget=1e4, candidates=[*few(BASELINE, "none"), broken])
+    found = fit_auto(graphs, tmp_path / "s", budget=1e4, candidates=[*few(BASELINE, "wl"), broken])
     row = next(row for row in found.table if row["name"] == "diverges")
     assert "NaN or infinite" in row["note"]
-    assert found.table[0]["name"] == "none"
+    assert found.table[0]["name"] == "wl"
 
 
 def test_a_finished_search_is_read_though_its_budget_is_spent(graphs: GraphSet, tmp_path: Path) -> None:
@@ -291,6 +291,16 @@ def test_rare_classes_are_told_and_weighed(tmp_path: Path) -> None:
     expected = average_precision_score(y, found.crossed.predictions[:, 1])
     assert found.model.about["validation"]["pr_auc"] == pytest.approx(expected)
     assert expected >= found.table[0]["score"] - 1e-12
+
+
+def test_a_model_is_never_worse_than_the_baseline(graphs: GraphSet, tmp_path: Path) -> None:
+    noise = graphs.with_targets(np.random.default_rng(1).normal(size=len(graphs)), None, "regression")
+    found = fit_auto(noise, tmp_path / "s", candidates=few(BASELINE, "wl-oa"))
+    score = {row["name"]: row["score"] for row in found.table}
+    assert score[BASELINE] < score["wl-oa"]
+    assert found.table[0]["name"] == BASELINE
+    assert found.crossed.metrics["rmse"] <= score[BASELINE]
+    assert "A constant guess" not in auto_page(found)
 
 
 def test_areas_are_those_of_the_rare_class(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What a search of `fit --auto` knows of a candidate, and what it finds."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +32,11 @@ class Attempt:
     """Whether it was left out because of the budget."""
     reason: str = ""
     """Why it was not trained to the end: an error, or the budget."""
+
+
+def common_folds(trials: Iterable[Attempt]) -> list[int]:
+    """The folds that all of these finished."""
+    return sorted(set.intersection(*(set(trial.answers) for trial in trials)))
 
 
 @dataclass(frozen=True)

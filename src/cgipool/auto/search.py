@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cgipool.auto.alarm import OutOfTime, alarm
-from cgipool.auto.attempt import Attempt, Found
+from cgipool.auto.attempt import Attempt, Found, common_folds
 from cgipool.auto.candidates import BASELINE, Candidate
 from cgipool.auto.folds import FOLDS, HELD_OUT, check_data, folds_of
 from cgipool.auto.rare import RARE_METRIC, has_rare_classes
@@ -55,7 +55,7 @@ AVERAGED = 10.0
 that of the recipe would still hold weights of the first steps."""
 
 ONCE = 1.0
-"""Seconds before and after the epochs from which they are measured again."""
+"""Seconds beside the epochs from which they are measured again."""
 
 TOO_LONG = "stopped: it took far more than its share of the budget"
 NOT_TRIED = "not tried: the budget was spent"
@@ -99,7 +99,9 @@ class AutoSearch:
         """Search until the last rung is over or the budget is spent."""
         sides = f"{counted(len(self.dev), 'graph')} to search on, {len(self.held):,} held out"
         self.say(f"{self.graphs.name}: {sides}; first look at {counted(len(self.trials), 'candidate')}")
-        self._rung([0], self.trials, RUNGS[0], short=True)
+        baselines = [trial for trial in self.trials if trial.candidate.name == BASELINE]
+        self._rung(list(range(FOLDS)), baselines, 1.0)
+        self._rung([0], [trial for trial in self.trials if trial not in baselines], RUNGS[0], short=True)
         self._need_one()
         better = self._best(self.trials, (sum(bool(trial.scores) for trial in self.trials) + 1) // 2)
         self.say(f"{counted(len(better), 'candidate')} on two folds:")
@@ -111,9 +113,6 @@ class AutoSearch:
             later = [(trial, other) for trial in finalists for other in range(fold + 1, FOLDS)]
             # No share is left for the learning curve: a fold less would cost every finalist a model.
             self._rung([fold], finalists, 1.0, later, told=fold == FOLDS - 1)
-        for fold in range(1, FOLDS):
-            baselines = [trial for trial in self.trials if trial.candidate.name == BASELINE]
-            self._rung([fold], baselines, 1.0, told=False)
         return self._found(finalists)
 
     def _rung(
@@ -152,7 +151,7 @@ class AutoSearch:
         return (left - min(others, left / 2.0)) / max(networks, 1)
 
     def _train(self, trial: Attempt, fold: int, short: bool, seconds: float) -> None:
-        """Train a trial on a fold, or read the result if it is there; an error ends this trial alone."""
+        """Train a trial on a fold, or read its result; an error ends this trial alone."""
         candidate, began, split = trial.candidate, time.monotonic(), self.folds[fold]
         self.doing(f"{candidate.name}, fold {fold + 1} of {FOLDS}")
         try:
@@ -297,20 +296,23 @@ class AutoSearch:
         finalists = [trial for trial in finalists if trial.answers]
         if not finalists:  # the budget ended in the first rung: classical methods were trained in full there
             finalists = [trial for trial in self.trials if trial.answers]
-        # The best decides on how many folds; those that are more than one fold behind are no members.
-        first = self._common(finalists)
-        best = max(finalists, key=lambda trial: self.better(self.score(first, trial.answers)))
-        finalists = [trial for trial in finalists if len(trial.answers) >= len(best.answers) - 1]
-        complete = self._common(finalists)
-        finalists.sort(key=lambda trial: -self.better(self.score(complete, trial.answers)))
+        complete = common_folds(finalists)
+        best = max(finalists, key=lambda trial: self.better(self.score(complete, trial.answers)))
+        finalists = [trial for trial in finalists if len(trial.answers) >= len(best.answers) - 1]  # not far behind it
+        complete = common_folds(finalists)
+
+        def worth(trial: Attempt) -> float:
+            return self.better(self.score(complete, trial.answers))
+
+        # The baseline takes part only where nothing that was learned is better.
+        for trial in self.trials:
+            scored = trial.candidate.name == BASELINE and set(complete) <= set(trial.answers)
+            if scored and trial not in finalists and worth(trial) > max(map(worth, finalists)):
+                finalists.append(trial)
+        finalists.sort(key=worth, reverse=True)
         rest = [trial for trial in self.trials if trial not in finalists]
         rest.sort(key=lambda t: (bool(t.reason), -self.better(t.scores[-1]) if t.scores else math.inf))
         return Found(finalists, rest, complete, self.dev, self.held, self.metric)
-
-    @staticmethod
-    def _common(trials: Sequence[Attempt]) -> list[int]:
-        """The folds that all of these finished."""
-        return sorted(set.intersection(*(set(trial.answers) for trial in trials)))
 
     def _has_scores(self) -> bool:
         return any(trial.scores for trial in self.trials if trial.candidate.name != BASELINE)
