@@ -48,7 +48,7 @@ def few(*names: str) -> list[Candidate]:
 
 def test_candidates_start_with_the_simplest(graphs: GraphSet) -> None:
     found = candidates_for(graphs)
-    assert [each.name for each in found[:4]] == [BASELINE, "none", "wl", "wl-oa"]
+    assert [each.name for each in found[:4]] == [BASELINE, "wl", "none", "wl-oa"]
     assert not any(each.recipe.conv == "gine" for each in found)  # motifs has no edge features
     assert len({each.name for each in found}) == len(found)
 
@@ -61,7 +61,7 @@ def test_molecules_have_their_own_candidates_as_far_as_the_budget_allows() -> No
     names = [each.name for each in candidates_for(molecules)]
     assert {"rdkit-et", "rdkit-svm", "none, conv=gine, rdkit_descriptors"} <= set(names)
     assert len(set(names)) == len(names)
-    assert names[:3] == [BASELINE, "none, conv=gine", "wl"]
+    assert names[:3] == [BASELINE, "wl", "none, conv=gine"]
     values = candidates_for(molecules.with_targets(np.arange(100.0), None, "regression"))
     assert {each.recipe.dropout for each in values} == {0.0}
     assert 0.0 not in {each.recipe.dropout for each in candidates_for(molecules)}

@@ -67,11 +67,11 @@ def candidates_for(graphs: GraphSet, budget: float = math.inf) -> list[Candidate
         classical += [name for name in ON_MOLECULES if name != "rdkit-svm" or fits]
     if molecules and graphs.task == "regression":
         strong = strong.but(dropout=0.0)
-    # The first network comes early, so that slow classical methods do not leave networks without a look.
     first, *networks = _on_molecules(strong, described) if molecules else _on_graphs(graphs, strong)
-    found = [first, *(Candidate(name, name, strong) for name in classical), *networks]
-    found += [Candidate(SLOWEST, SLOWEST, strong)] if described else []
-    return [Candidate(BASELINE, BASELINE, strong), *found]
+    found = [Candidate(name, name, strong) for name in (BASELINE, *classical)]
+    # The first network comes early, so that slow classical methods do not leave networks without a look.
+    found = [*found[:2], first, *found[2:], *networks]
+    return [*found, Candidate(SLOWEST, SLOWEST, strong)] if described else found
 
 
 def _on_graphs(graphs: GraphSet, strong: Recipe) -> list[Candidate]:
