@@ -10,6 +10,7 @@ import pytest
 from sklearn.metrics import average_precision_score
 
 from cgipool import GraphClassifier, load_dataset
+from cgipool.auto import curve as curving
 from cgipool.auto import fit as fitting
 from cgipool.auto import search as searching
 from cgipool.auto.alarm import OutOfTime, alarm
@@ -18,7 +19,7 @@ from cgipool.auto.candidates import BASELINE, Candidate, candidates_for
 from cgipool.auto.fit import fit_auto, seconds_of
 from cgipool.auto.folds import FOLDS, folds_of
 from cgipool.auto.page import auto_page
-from cgipool.auto.rare import has_rare_classes, rare_candidates
+from cgipool.auto.rare import has_rare_classes, rare_candidates, with_rare_candidates
 from cgipool.auto.search import AutoSearch
 from cgipool.cli import main
 from cgipool.data import GraphSet
@@ -38,7 +39,7 @@ def graphs() -> GraphSet:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "CURVE", ())
+    monkeypatch.setattr(curving, "CURVE", ())
     monkeypatch.setattr(fitting, "DRAWS", 20)
 
 
@@ -48,7 +49,7 @@ def few(*names: str) -> list[Candidate]:
 
 def test_candidates_start_with_the_simplest(graphs: GraphSet) -> None:
     found = candidates_for(graphs)
-    assert [each.name for each in found[:3]] == [BASELINE, "wl", "wl-oa"]
+    assert [each.name for each in found[:4]] == [BASELINE, "wl", "none", "wl-oa"]
     assert not any(each.recipe.conv == "gine" for each in found)  # motifs has no edge features
     assert len({each.name for each in found}) == len(found)
 
@@ -61,6 +62,10 @@ def test_molecules_have_their_own_candidates_as_far_as_the_budget_allows() -> No
     names = [each.name for each in candidates_for(molecules)]
     assert {"rdkit-et", "rdkit-svm", "none, conv=gine, rdkit_descriptors"} <= set(names)
     assert len(set(names)) == len(names)
+    assert names[:3] == [BASELINE, "wl", "none, conv=gine"]
+    values = candidates_for(molecules.with_targets(np.arange(100.0), None, "regression"))
+    assert {each.recipe.dropout for each in values} == {0.0}
+    assert 0.0 not in {each.recipe.dropout for each in candidates_for(molecules)}
     hasty = candidates_for(molecules, budget=1.0)  # 100 molecules take longer than a quarter of a second
     assert not any("rdkit" in each.name or each.recipe.rdkit_descriptors for each in hasty)
     assert any(each.recipe.conv == "gine" for each in hasty)
@@ -110,13 +115,13 @@ def test_a_blend_is_never_worse_than_its_best_part() -> None:
 
 
 def test_the_model_of_a_search(graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "CURVE", (0.5,))
+    monkeypatch.setattr(curving, "CURVE", (0.5,))
     lines: list[str] = []
     found = fit_auto(graphs, tmp_path / "s", budget=1e4, candidates=few(BASELINE, "wl", "none"), say=lines.append)
     assert any(line.startswith("wl: accuracy") and "5 of 5 folds" in line for line in lines)
     names = [row["name"] for row in found.table]
     assert set(names) == {BASELINE, "wl", "none"}
-    assert all(row["scored on"] == "5 folds of 5" for row in found.table)
+    assert all(row["scored on"] == "5 of 5 folds" for row in found.table)
     assert found.crossed.metrics["accuracy"] >= found.table[0]["score"]
     assert found.table[0]["score"] > next(row["score"] for row in found.table if row["name"] == BASELINE)
     assert found.estimate["graphs"] == 8
@@ -170,10 +175,10 @@ def test_a_search_goes_on_where_it_stopped(graphs: GraphSet, tmp_path: Path, mon
 
 def test_a_candidate_that_fails_does_not_end_the_search(graphs: GraphSet, tmp_path: Path) -> None:
     broken = Candidate("diverges", "none", SMALL.but(lr=1e30, epochs=20))
-    found = fit_auto(graphs, tmp_path / "s", budget=1e4, candidates=[*few(BASELINE, "none"), broken])
+    found = fit_auto(graphs, tmp_path / "s", budget=1e4, candidates=[*few(BASELINE, "wl"), broken])
     row = next(row for row in found.table if row["name"] == "diverges")
     assert "NaN or infinite" in row["note"]
-    assert found.table[0]["name"] == "none"
+    assert found.table[0]["name"] == "wl"
 
 
 def test_a_finished_search_is_read_though_its_budget_is_spent(graphs: GraphSet, tmp_path: Path) -> None:
@@ -286,6 +291,8 @@ def test_rare_classes_are_told_and_weighed(tmp_path: Path) -> None:
     added = rare_candidates(graphs, tried)
     assert [each.name for each in added] == ["none, class_weight=balanced", "none, focal=2", "none, balanced_batches"]
     assert all(each.recipe.stop_by == "pr_auc" for each in added)
+    names = [each.name for each in with_rare_candidates(graphs, [*tried, *few("cgi")])]
+    assert names == [BASELINE, "wl", "none", *(each.name for each in added), "cgi"]  # beside what they change
     assert rare_candidates(load_dataset("motifs"), tried) == []
     found = fit_auto(graphs, tmp_path / "s", budget=1e4, candidates=[*tried, added[2]])
     assert found.estimate["metric"] == "pr_auc"
@@ -294,6 +301,16 @@ def test_rare_classes_are_told_and_weighed(tmp_path: Path) -> None:
     expected = average_precision_score(y, found.crossed.predictions[:, 1])
     assert found.model.about["validation"]["pr_auc"] == pytest.approx(expected)
     assert expected >= found.table[0]["score"] - 1e-12
+
+
+def test_a_model_is_never_worse_than_the_baseline(graphs: GraphSet, tmp_path: Path) -> None:
+    noise = graphs.with_targets(np.random.default_rng(1).normal(size=len(graphs)), None, "regression")
+    found = fit_auto(noise, tmp_path / "s", candidates=few(BASELINE, "wl-oa"))
+    score = {row["name"]: row["score"] for row in found.table}
+    assert score[BASELINE] < score["wl-oa"]
+    assert found.table[0]["name"] == BASELINE
+    assert found.crossed.metrics["rmse"] <= score[BASELINE]
+    assert "A constant guess" not in auto_page(found)
 
 
 def test_areas_are_those_of_the_rare_class(tmp_path: Path) -> None:

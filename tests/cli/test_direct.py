@@ -73,6 +73,8 @@ def test_compare_takes_a_table(table: Path, tmp_path: Path, capsys: pytest.Captu
 def test_options_of_tables_need_a_table(capsys: pytest.CaptureFixture) -> None:
     assert main(["train", "motifs", "--label", "y"]) == 2
     assert "--label says how to read a table" in capsys.readouterr().err
+    assert main(["fit", "nowhere.csv", "--label", "y"]) == 2
+    assert "there is no data set at nowhere.csv" in capsys.readouterr().err
 
 
 def test_a_column_that_is_not_there_is_one_line(table: Path, capsys: pytest.CaptureFixture) -> None:

@@ -7,8 +7,8 @@ import pytest
 from sklearn.base import clone
 
 from cgipool import GraphClassifier, GraphRegressor, GraphSet, load_dataset
+from cgipool.auto import curve as curving
 from cgipool.auto import fit as fitting
-from cgipool.auto import search as searching
 from cgipool.auto.candidates import BASELINE, Candidate
 from cgipool.errors import UserError
 from cgipool.training.recipe import Recipe
@@ -25,7 +25,7 @@ def graphs() -> GraphSet:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "CURVE", ())
+    monkeypatch.setattr(curving, "CURVE", ())
     monkeypatch.setattr(fitting, "DRAWS", 20)
     few = [Candidate(name, name, SMALL) for name in (BASELINE, "wl", "none")]
     monkeypatch.setattr(fitting, "candidates_for", lambda graphs, budget: few)

@@ -1,5 +1,6 @@
 """The state of a candidate in a search of `fit --auto`, and the result of a search."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,10 +25,18 @@ class Attempt:
     scores: list[float] = field(default_factory=list)
     """The metric after each rung that it reached."""
     seconds: float = 0.0
+    """Of all its trainings and what they needed."""
+    cost: float = 0.0
+    """Seconds of its latest full training alone."""
     slow: bool = False
     """Whether it was left out because of the budget."""
     reason: str = ""
     """Why it was not trained to the end: an error, or the budget."""
+
+
+def common_folds(trials: Iterable[Attempt]) -> list[int]:
+    """The folds that all of these finished."""
+    return sorted(set.intersection(*(set(trial.answers) for trial in trials)))
 
 
 @dataclass(frozen=True)

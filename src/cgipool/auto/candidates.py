@@ -1,4 +1,9 @@
-"""What `fit --auto` tries: a baseline without graphs, classical methods, and networks, the simplest first."""
+"""What `fit --auto` tries: a baseline without graphs, classical methods, and networks, the simplest first.
+
+Networks for values of molecules have no dropout, unlike recipe `strong`, which was found on classes: on two validation
+folds of FreeSolv, ESOL and Lipophilicity, without the test molecules of split 0 of our benchmarks, RMSE is 6, 3 and 3 %
+lower (none, conv=gine, rdkit_descriptors; 100, 40 and 12 epochs).
+"""
 
 import importlib.util
 import math
@@ -61,10 +66,12 @@ def candidates_for(graphs: GraphSet, budget: float = math.inf) -> list[Candidate
     classical: list[str] = [] if graphs.directed else [*CLASSICAL]  # they need undirected edges
     classical += ON_MOLECULES if described else ()
     classical = [name for name in classical if _fits(METHODS[name], graphs, budget)]
+    if molecules and graphs.task == "regression":
+        strong = strong.but(dropout=0.0)
+    first, *networks = _on_molecules(strong, described) if molecules else _on_graphs(graphs, strong)
     found = [Candidate(name, name, strong) for name in (BASELINE, *classical)]
-    if not molecules:
-        return found + _on_graphs(graphs, strong)
-    found += _on_molecules(strong, described)
+    # The first network comes early, so that slow classical methods do not leave networks without a look.
+    found = [*found[:2], first, *found[2:], *networks]
     return [*found, Candidate(SLOWEST, SLOWEST, strong)] if described else found
 
 
@@ -89,13 +96,14 @@ def _on_graphs(graphs: GraphSet, strong: Recipe) -> list[Candidate]:
 def _on_molecules(strong: Recipe, described: bool) -> list[Candidate]:
     """Networks for molecules: they read bonds and, where that is not too slow, descriptors."""
     bonds = strong.but(conv="gine")
-    found = [Candidate("none", "none", strong), Candidate("none, conv=gine", "none", bonds)]
+    found = [Candidate("none, conv=gine", "none", bonds)]
     rest, more = bonds, ", conv=gine"
     if described:
         rest, more = bonds.but(rdkit_descriptors=True), ", conv=gine, rdkit_descriptors"
         found.append(Candidate(f"none{more}", "none", rest))
     found += [Candidate(f"{name}{more}", name, rest) for name in ("cgi", "vip")]
     found.append(Candidate(f"none{more}, readout=sum", "none", rest.but(readout="sum")))
+    found.append(Candidate("none", "none", strong))
     return found
 
 

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from cgipool.auto.attempt import Attempt, Found
 from cgipool.auto.blend import chosen
 from cgipool.auto.candidates import Candidate, candidates_for
+from cgipool.auto.curve import learning_curve
 from cgipool.auto.folds import FOLDS, STOPPING, check_data
-from cgipool.auto.rare import rare_candidates
+from cgipool.auto.rare import with_rare_candidates
 from cgipool.auto.search import AutoSearch
 from cgipool.data.graphs import GraphSet
-from cgipool.errors import UserError, counted, excerpt
+from cgipool.errors import UserError, excerpt
 from cgipool.inference.blend import Blend
 from cgipool.inference.evaluation import ModelEvaluation
 from cgipool.inference.fitted import FittedModel
@@ -53,6 +54,8 @@ class AutoResult:
     """The metrics on the held-out graphs; `low` and `high` are the interval of the one that was optimised."""
     curve: list[tuple[int, float]]
     """The learning curve of the best candidate: numbers of training graphs, and the mean metric over folds."""
+    curve_folds: int
+    """The number of folds that the curve is a mean over."""
     searched: GraphSet
     """The graphs of `crossed`, in its order."""
 
@@ -77,8 +80,7 @@ def fit_auto(
     check_device(device)
     check_metric(graphs.task, metric)
     check_data(graphs)
-    tried = candidates_for(graphs, budget) if candidates is None else candidates
-    tried = [*tried, *rare_candidates(graphs, tried)] if candidates is None else tried
+    tried = candidates or with_rare_candidates(graphs, candidates_for(graphs, budget))
     with _place_of(folder) as place:
         settings: dict[str, Any] = {"metric": metric, "seed": seed, "device": device, "say": say, "doing": doing}
         search = AutoSearch(graphs, tried, place, budget, **settings)
@@ -117,8 +119,8 @@ def _blended(search: AutoSearch, found: Found) -> AutoResult:
     names = [str(place) for place in ids] if graphs.graph_ids is None else [graphs.graph_ids[place] for place in ids]
     blend = " + ".join(f"{name} × {count}" if count > 1 else name for name, count in about["blend"].items())
     crossed = ModelEvaluation(blend, graphs.name, search.task, names, targets, mixed, metrics, search.classes)
-    curve = search.curve(found.finalists[0], found.folds)
-    return AutoResult(model, _table(search, found, counts), crossed, estimate, curve, graphs.subset(ids))
+    curve = learning_curve(search, found.finalists[0], found.folds)
+    return AutoResult(model, _table(search, found, counts), crossed, estimate, *curve, graphs.subset(ids))
 
 
 def _parts(search: AutoSearch, found: Found, trial: Attempt) -> list[FittedModel]:
@@ -173,7 +175,7 @@ def _table(search: AutoSearch, found: Found, counts: dict[int, int]) -> list[dic
         score = search.score(found.folds, trial.answers) if final else (trial.scores[-1] if trial.scores else None)
         baseline = trial.candidate.is_baseline
         seen = len(found.folds) if final else len(trial.answers)
-        folds = f"{counted(seen, 'fold')} of {FOLDS}" if seen else "the first look" if trial.scores else ""
+        folds = f"{seen} of {FOLDS} folds" if seen else "a short look" if trial.scores else ""
         rows.append(
             {
                 "name": trial.candidate.name,

@@ -21,9 +21,9 @@ def check_data(graphs: GraphSet) -> None:
         raise UserError(f"{graphs.name} has {counted(graphs.n_graphs, 'graph')}; --auto needs at least {FEWEST}")
     if graphs.task == "classification":
         if np.count_nonzero(np.bincount(graphs.y, minlength=1)) < 2:
-            raise UserError(f"{graphs.name} has only one class, so there is nothing to learn")
+            raise UserError(f"{graphs.name} has only one class; --auto needs graphs of at least two")
     elif not any(len(np.unique(column[~np.isnan(column)])) > 1 for column in np.asarray(graphs.targets).T):
-        raise UserError(f"{graphs.name}: every target column has only one value, so there is nothing to learn")
+        raise UserError(f"{graphs.name}: every target column has only one value; --auto needs at least two values")
 
 
 def folds_of(graphs: GraphSet, dev: NDArray[np.int64], seed: int) -> list[Split]:

@@ -30,7 +30,7 @@ def auto_page(found: AutoResult) -> str:
         title=f"The best model for {found.crossed.data}",
         lead=_expect(found, metric) + _why(found, metric) + _about_numbers(found),
         more=_ranking(found.table, metric),
-        beside=_learning(found.curve, metric),
+        beside=_learning(found.curve, found.curve_folds, metric),
         last=_pictures(found),
     )
 
@@ -39,12 +39,18 @@ def _with_unit(metric: str, value: float | None) -> str:
     return written(metric, value) + ("&nbsp;%" if KNOWN[metric].percent else "")
 
 
+def _rounded(metric: str, value: float | None) -> str:
+    """A metric of the held-out graphs, as `fit --auto` prints it: with the digits that so few graphs can tell."""
+    return written(metric, value, 1) + ("&nbsp;%" if KNOWN[metric].percent else "")
+
+
 def _expect(found: AutoResult, metric: str) -> str:
     """The estimate on held-out graphs, in words."""
-    estimate, known = found.estimate, KNOWN[metric]
-    value, low, high = (_with_unit(metric, estimate.get(name)) for name in (metric, "low", "high"))
+    estimate, title = found.estimate, KNOWN[metric].title
+    title = title[:1].upper() + title[1:]
+    value, low, high = (_rounded(metric, estimate.get(name)) for name in (metric, "low", "high"))
     return (
-        f'<div class="expect"><p>Expect on new graphs</p><p><strong>{escape(known.title)} {value}</strong></p>'
+        f'<div class="expect"><p>Expect on new graphs</p><p><strong>{escape(title)} {value}</strong></p>'
         f"<p>95&nbsp;% interval {low} to {high}, from {counted(estimate['graphs'], 'graph')} held out from every "
         "choice</p></div>"
     )
@@ -134,7 +140,7 @@ def _signed(value: float, metric: str) -> str:
     return ("+" if value > 0 else "−" if value < 0 else "") + text
 
 
-def _learning(curve: Sequence[tuple[int, float]], metric: str) -> str:
+def _learning(curve: Sequence[tuple[int, float]], folds: int, metric: str) -> str:
     """The metric by the number of training graphs: would more labels help?"""
     if len(curve) < 2:
         return ""
@@ -153,7 +159,8 @@ def _learning(curve: Sequence[tuple[int, float]], metric: str) -> str:
     return (
         '<section class="card"><h2>Would more labels help?</h2>'
         f"{plot.svg('metric by the number of training graphs')}"
-        '<p class="legend">The best candidate, trained on fewer graphs; mean over folds.</p></section>'
+        '<p class="legend">The best candidate, trained on all and on fewer graphs; '
+        f"{'one fold' if folds == 1 else f'mean over {folds} folds'}.</p></section>"
     )
 
 

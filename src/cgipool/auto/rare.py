@@ -21,7 +21,7 @@ CHANGES = ({"class_weight": "balanced"}, {"focal": 2.0}, {"balanced_batches": Tr
 NETWORKS = ("none, conv=gine, rdkit_descriptors", "none")
 """The first of these that is among the candidates is also tried with all changes."""
 
-CLASSICAL = ("rdkit-et", "rdkit-rf", "ecfp-count-rf")
+CLASSICAL = ("rdkit-svm", "rdkit-et", "rdkit-rf", "ecfp-count-rf")
 """Candidates that are also tried with weighted classes."""
 
 
@@ -56,6 +56,16 @@ def rare_candidates(graphs: GraphSet, among: Sequence[Candidate]) -> list[Candid
             words = name if value is True else f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
             found.append(Candidate(f"{candidate.name}, {words}", candidate.method, recipe))
     return found
+
+
+def with_rare_candidates(graphs: GraphSet, among: Sequence[Candidate]) -> list[Candidate]:
+    """Candidates, each followed by those of `rare_candidates` that weigh classes beside it."""
+    found = rare_candidates(graphs, among)
+    return [
+        each
+        for candidate in among
+        for each in (candidate, *(one for one in found if one.name.rpartition(", ")[0] == candidate.name))
+    ]
 
 
 def _watched(graphs: GraphSet) -> str:

@@ -19,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cgipool.auto.alarm import OutOfTime, alarm
-from cgipool.auto.attempt import Attempt, Found
+from cgipool.auto.attempt import Attempt, Found, common_folds
 from cgipool.auto.candidates import Candidate
 from cgipool.auto.folds import FOLDS, HELD_OUT, check_data, folds_of
 from cgipool.auto.rare import RARE_METRIC, has_rare_classes
+from cgipool.classical import MODELS
 from cgipool.data.digests import content_read
 from cgipool.data.graphs import GraphSet
 from cgipool.data.splits import Split, holdout
@@ -39,9 +40,6 @@ from cgipool.training.run import train
 
 STATE = "search.json"
 
-CURVE = (0.25, 0.5)
-"""Shares of the training graphs for the learning curve."""
-
 FINALISTS = 4
 RUNGS = (0.3, 0.9)
 """The share of the budget for the first look, and for everything except the learning curve."""
@@ -51,6 +49,13 @@ FEWEST_EPOCHS = 3
 
 CLASSICAL_SHARE = 0.25
 """The share of the budget that one training of a classical method may take."""
+
+AVERAGED = 10.0
+"""The moving average of the weights reaches back over at most 1 / `AVERAGED` of a training's steps: in a short one,
+that of the recipe would still hold weights of the first steps."""
+
+ONCE = 1.0
+"""Seconds beside the epochs from which they are measured again."""
 
 TOO_LONG = "stopped: it took far more than its share of the budget"
 NOT_TRIED = "not tried: the budget was spent"
@@ -94,18 +99,20 @@ class AutoSearch:
         """Search until the last rung is finished or the budget is spent."""
         sides = f"{counted(len(self.dev), 'graph')} to search on, {len(self.held):,} held out"
         self.say(f"{self.graphs.name}: {sides}; first look at {counted(len(self.trials), 'candidate')}")
-        self._rung([0], self.trials, RUNGS[0], len(self.trials), short=True)
+        baselines = [trial for trial in self.trials if trial.candidate.is_baseline]
+        self._rung(list(range(FOLDS)), baselines, 1.0)
+        self._rung([0], [trial for trial in self.trials if trial not in baselines], RUNGS[0], short=True)
         self._need_one()
-        better = self._best(self.trials, (len(self.trials) + 1) // 2)
+        better = self._best(self.trials, (sum(bool(trial.scores) for trial in self.trials) + 1) // 2)
         self.say(f"{counted(len(better), 'candidate')} on two folds:")
-        self._rung([0, 1], better, RUNGS[1], 2 * len(better) + (FOLDS - 2) * FINALISTS)
+        likely = [(trial, fold) for trial in self._best(better, FINALISTS) for fold in range(2, FOLDS)]
+        self._rung([0, 1], better, RUNGS[1], likely)
         finalists = self._best([trial for trial in better if 1 in trial.answers] or better, FINALISTS)
         self.say(f"{counted(len(finalists), 'finalist')} on all {FOLDS} folds:")
         for fold in range(2, FOLDS):
-            self._rung([fold], finalists, RUNGS[1], (FOLDS - fold) * len(finalists), announce=fold == FOLDS - 1)
-        for fold in range(1, FOLDS):
-            baselines = [trial for trial in self.trials if trial.candidate.is_baseline]
-            self._rung([fold], baselines, 1.0, 1, announce=False)
+            later = [(trial, other) for trial in finalists for other in range(fold + 1, FOLDS)]
+            # No share is left for the learning curve: a fold less would cost every finalist a model.
+            self._rung([fold], finalists, 1.0, later, announce=fold == FOLDS - 1)
         return self._found(finalists)
 
     def _rung(
@@ -113,25 +120,35 @@ class AutoSearch:
         folds: list[int],
         trials: Sequence[Attempt],
         share: float,
-        planned: int,
+        later: Sequence[tuple[Attempt, int]] = (),
         short: bool = False,
         announce: bool = True,
     ) -> None:
-        """Train some trials on some folds, one after another, within a share of the budget. The share is
-        divided among `planned` trainings."""
+        """Train some trials on some folds, one after another, within a share of the budget. The share is also meant
+        for the trainings of `later`."""
+        todo = [*((trial, fold) for trial in trials for fold in folds), *later]
         for trial in trials:
             for fold in folds:
+                todo.remove((trial, fold))
                 if trial.reason or fold in trial.answers:
                     continue
-                seconds = max(share * self.budget - self.spent, 0.0) / max(planned, 1)
-                planned -= 1
-                if seconds == 0.0 and self._has_scores() and not self._is_done(trial, fold, short):
+                spent = self.spent >= share * self.budget or self.spent + trial.cost > self.budget
+                if spent and self._has_scores() and not self._is_done(trial, fold, short):
                     trial.reason = "stopped: the budget was spent" if trial.scores else NOT_TRIED
                     break
-                self._train(trial, fold, short, seconds)
+                self._train(trial, fold, short, self._seconds(share, [(trial, fold), *todo]))
             if announce and not trial.reason:
                 seen = f"{len(trial.answers) or 1} of {FOLDS} folds"
                 self.say(f"{trial.candidate.name}: {described(self.metric, trial.scores[-1])} on {seen}")
+
+    def _seconds(self, share: float, todo: Sequence[tuple[Attempt, int]]) -> float:
+        """How long a network may train, if these trainings are to end within a share of the budget: what classical
+        methods leave, at least half, in equal parts."""
+        left = max(share * self.budget - self.spent, 0.0)
+        todo = [(trial, fold) for trial, fold in todo if not trial.reason and fold not in trial.answers]
+        networks = sum(trial.candidate.is_network for trial, _ in todo)
+        others = sum(trial.cost for trial, _ in todo if not trial.candidate.is_network)
+        return (left - min(others, left / 2.0)) / max(networks, 1)
 
     def _train(self, trial: Attempt, fold: int, short: bool, seconds: float) -> None:
         """Train a trial on a fold, or read its stored result; an error ends only this trial."""
@@ -142,7 +159,8 @@ class AutoSearch:
             short = short and candidate.is_network
             patience = 0.0 if candidate.is_network else CLASSICAL_SHARE * self.budget
             deadline = self.spent + max(4.0 * seconds, 2.0 * expected, patience, 5.0)
-            answers = self._answers(candidate, recipe, split, self._place(candidate, fold, short), deadline)
+            started = self._prepared(candidate, deadline)
+            answers = self.answers(candidate, recipe, split, self._place(candidate, fold, short), deadline)
         except OutOfTime as stop:
             trial.reason, trial.slow = str(stop), True
         except (UserError, MemoryError) as error:
@@ -154,14 +172,26 @@ class AutoSearch:
                 home = split_folder(self._place(candidate, fold), split.index)
                 trial.answers[fold], trial.homes[fold], trial.recipe = answers, home, recipe
                 trial.scores.append(self.score(sorted(trial.answers), trial.answers))
+                trial.cost = time.monotonic() - started
         trial.seconds += time.monotonic() - began
         if trial.reason:
             self.say(f"{candidate.name}: {trial.reason}")
         self._note()
 
+    def _prepared(self, candidate: Candidate, deadline: float) -> float:
+        """Compute what all folds of a classical method share, such as descriptors, and return the time."""
+        if candidate.method in MODELS:
+            with alarm(self._limit(deadline), OutOfTime(TOO_LONG)):
+                MODELS[candidate.method].prepare(self.graphs)
+        return time.monotonic()
+
+    def _limit(self, deadline: float) -> float:
+        """The seconds that a computation without a callback may take; the first may take any time."""
+        return max(deadline - self.spent, 0.0) if self._has_scores() else math.inf
+
     def _place(self, candidate: Candidate, fold: int, short: bool = False) -> Path:
         """The folder of a training."""
-        return self.folder / f"{_plain(candidate.name)}-{fold}{'-short' if short else ''}"
+        return self.folder / f"{plain(candidate.name)}-{fold}{'-short' if short else ''}"
 
     def _is_done(self, trial: Attempt, fold: int, short: bool) -> bool:
         """Whether an earlier run of the search finished this training, so that its result can be read."""
@@ -190,22 +220,27 @@ class AutoSearch:
             self._state["epochs"][key] = max(min(wanted, fit), FEWEST_EPOCHS)
             self._note()
         epochs = self._state["epochs"][key]
-        return candidate.recipe.but(epochs=epochs), start + epochs * epoch
+        steps = epochs * math.ceil(len(self.folds[0].train) / candidate.recipe.batch_size)
+        average = min(candidate.recipe.average, max(0.0, 1.0 - AVERAGED / steps))
+        return candidate.recipe.but(epochs=epochs, average=average), start + epochs * epoch
 
     def _epoch_seconds(self, candidate: Candidate) -> tuple[float, float]:
         """The seconds of an epoch of a candidate, and of the rest of a training; measured once."""
         known = self._state["epoch_seconds"]
         if candidate.name not in known:
-            began, ends = time.monotonic(), list[float]()
-            with tempfile.TemporaryDirectory(prefix="cgipool-") as out:
-                recipe = candidate.recipe.but(epochs=2)
-                self._answers(candidate, recipe, self.folds[0], Path(out) / "run", self.budget, ends)
-            epoch = max(ends[1] - ends[0], 1e-4)
-            known[candidate.name] = epoch, max(time.monotonic() - began - 2.0 * epoch, 0.0)
+            for _ in range(2):
+                began, ends = time.monotonic(), list[float]()
+                with tempfile.TemporaryDirectory(prefix="cgipool-") as out:
+                    recipe = candidate.recipe.but(epochs=2)
+                    self.answers(candidate, recipe, self.folds[0], Path(out) / "run", self.budget, ends)
+                epoch = max(ends[1] - ends[0], 1e-4)
+                known[candidate.name] = epoch, max(time.monotonic() - began - 2.0 * epoch, 0.0)
+                if known[candidate.name][1] < ONCE:
+                    break  # else the first training of this kind may have compiled code, and the next will not
         epoch, rest = known[candidate.name]
         return epoch, rest
 
-    def _answers(
+    def answers(
         self,
         candidate: Candidate,
         recipe: Recipe,
@@ -214,7 +249,8 @@ class AutoSearch:
         deadline: float,
         ends: list[float] | None = None,
     ) -> NDArray[np.float64]:
-        """[n, O] predictions for the test part of a split. The times at which epochs end are added to `ends`."""
+        """Train on a split, and return predictions [n, O] for its test part. The times at which epochs end are added to
+        `ends`."""
 
         def tell(progress: Progress) -> None:
             if ends is not None:
@@ -225,32 +261,11 @@ class AutoSearch:
                     raise OutOfTime(TOO_LONG)
 
         run: dict[str, Any] = {"method": candidate.method, "recipe": recipe, "splits": [split], "seed": self.seed}
-        limit = deadline - self.spent if self._has_scores() and not candidate.is_network else math.inf
+        limit = math.inf if candidate.is_network else self._limit(deadline)
         with warnings.catch_warnings(), alarm(limit, OutOfTime(TOO_LONG)):
             warnings.simplefilter("ignore", UnusedDataWarning)  # another candidate may use these data
             train(self.graphs, **run, device=self.device, out=out, resume=out.exists(), tell=tell)
         return read_probabilities(split_folder(out, split.index))
-
-    def curve(self, trial: Attempt, folds: Sequence[int]) -> list[tuple[int, float]]:
-        """The learning curve of a trial: numbers of training graphs, and the mean metric over as many folds as the
-        budget allows. Empty if it allows none."""
-        found: list[list[float]] = []
-        for fold in folds:
-            split = self.folds[fold]
-            parts = [holdout(self.graphs.subset(split.train), 1.0 - share, self.seed)[0] for share in CURVE]
-            row = []
-            for share, kept in zip(CURVE, parts, strict=True):
-                if self.spent + share * trial.seconds / max(len(trial.answers), 1) > self.budget:
-                    break
-                part = Split(split.index, split.train[kept], split.val, split.test)
-                out = self.folder / f"{_plain(trial.candidate.name)}-{fold}-share-{share:g}"
-                answers = self._answers(trial.candidate, trial.recipe or trial.candidate.recipe, part, out, math.inf)
-                row.append(self.score([fold], {fold: answers}))
-            if len(row) < len(CURVE):
-                break
-            found.append([*row, self.score([fold], trial.answers)])
-            counts = [*map(len, parts), len(split.train)]
-        return list(zip(counts, np.mean(found, axis=0).tolist(), strict=True)) if found else []
 
     def score(self, folds: Sequence[int], answers: dict[int, NDArray[np.float64]]) -> float:
         """The metric of predictions for the graphs of some folds, taken together."""
@@ -281,8 +296,20 @@ class AutoSearch:
         finalists = [trial for trial in finalists if trial.answers]
         if not finalists:  # the budget ended in the first rung: classical methods were trained in full there
             finalists = [trial for trial in self.trials if trial.answers]
-        complete = sorted(set.intersection(*(set(trial.answers) for trial in finalists)))
-        finalists.sort(key=lambda trial: -self.better(self.score(complete, trial.answers)))
+        complete = common_folds(finalists)
+        best = max(finalists, key=lambda trial: self.better(self.score(complete, trial.answers)))
+        finalists = [trial for trial in finalists if len(trial.answers) >= len(best.answers) - 1]  # not far behind it
+        complete = common_folds(finalists)
+
+        def worth(trial: Attempt) -> float:
+            return self.better(self.score(complete, trial.answers))
+
+        # The baseline takes part only where nothing that was learned is better.
+        for trial in self.trials:
+            scored = trial.candidate.is_baseline and set(complete) <= set(trial.answers)
+            if scored and trial not in finalists and worth(trial) > max(map(worth, finalists)):
+                finalists.append(trial)
+        finalists.sort(key=worth, reverse=True)
         rest = [trial for trial in self.trials if trial not in finalists]
         rest.sort(key=lambda t: (bool(t.reason), -self.better(t.scores[-1]) if t.scores else math.inf))
         return Found(finalists, rest, complete, self.dev, self.held, self.metric)
@@ -318,6 +345,6 @@ class AutoSearch:
         write_json(self.folder / STATE, self._state | {"seconds": round(self.spent, 3)})
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
     """A name for a folder."""
     return json.dumps(name)[1:-1].replace(", ", "-").replace("=", "")

@@ -104,14 +104,20 @@ def closing(found: "AutoResult", out: Path, page: Path) -> list[str]:
 
     about, estimate = found.model.about, found.estimate
     metric = estimate["metric"]
-    low, high = (written(metric, estimate[name]) for name in ("low", "high"))
+    low, high = (written(metric, estimate[name], 1) for name in ("low", "high"))
     value = described(metric, estimate.get(metric))
     left = [row["name"] for row in found.table if row["note"] == NOT_TRIED]
     return [
         "",
         *([f"not tried, as the budget was spent: {'; '.join(left)}"] if left else []),
-        f"chosen: {found.crossed.model}, {counted(about['folds'], 'model')} of each, one per fold",
+        f"chosen: {found.crossed.model}, {_models(about['folds'], len(about['blend']))}",
         f"expected: {value} (95 % interval {low} to {high}) on {counted(estimate['graphs'], 'graph')} held out",
         f"model: {out}",
         f"page: {page}",
     ]
+
+
+def _models(folds: int, candidates: int) -> str:
+    """Of how many trainings a model consists."""
+    each = " of each" if candidates > 1 else ""
+    return f"{counted(folds, 'model')}{each}, one per fold" if folds > 1 else f"one model{each}, of one fold"

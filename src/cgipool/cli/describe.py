@@ -90,7 +90,7 @@ def _estimate(estimate: dict[str, Any]) -> str:
     from cgipool.task.metrics import described, written
 
     metric = estimate["metric"]
-    low, high = (written(metric, estimate[name]) for name in ("low", "high"))
+    low, high = (written(metric, estimate[name], 1) for name in ("low", "high"))
     value = described(metric, estimate[metric])
     return (
         f"{value} (95 % interval {low} to {high}) on {counted(estimate['graphs'], 'graph')} held out from every choice"

@@ -43,6 +43,8 @@ def imported(data: str, chosen: dict[str, Any], directed: bool = False, jobs: in
 
     options = ImportOptions(**chosen | {"label": tuple(chosen["label"]) if chosen["label"] else None})
     if not needs_import(Path(data)):
+        if (Path(data).suffix or Path(data).name != data) and not Path(data).exists():
+            return data  # `load_dataset` says that it is not there
         if options != ImportOptions():
             changed = [name for name, value in chosen.items() if value != getattr(ImportOptions(), name)]
             if changed == ["task"]:

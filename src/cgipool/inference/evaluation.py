@@ -3,6 +3,7 @@
 Shapes: n graphs, O outputs, T target columns.
 """
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -119,10 +120,27 @@ def worst_of(found: ModelEvaluation, count: int) -> list[Mistake]:
             words = names[y[place]], f"{names[chosen]} ({p[place, chosen]:.2f})"
         else:
             title = f"{names[chosen]}: " if len(names) > 1 else ""
-            values = (f"{value:.4g}".replace("-", "−") for value in (y[place, chosen], p[place, chosen]))
-            words = title + next(values), next(values)
+            true, predicted = _alike(y[place, chosen], p[place, chosen])
+            if found.task.name == "multilabel":
+                true, predicted = f"{y[place, chosen]:.0f}", f"{p[place, chosen]:.2f}"
+            words = title + true, predicted
         mistakes.append(Mistake(place, *words))
     return mistakes
+
+
+def _alike(true: float, predicted: float) -> tuple[str, str]:
+    """Two numbers with the same decimals: as many as four digits of the larger one have, less zeros at the end of
+    both."""
+    size = max(abs(true), abs(predicted))
+    if not 1e-3 <= size < 1e6:
+        texts = [f"{value:.4g}" for value in (true, predicted)]
+    else:
+        decimals = max(0, 3 - math.floor(math.log10(size)))
+        texts = [f"{value:,.{decimals}f}" for value in (true, predicted)]
+        while decimals and all(text.endswith("0") for text in texts):
+            decimals, texts = decimals - 1, [text[:-1].removesuffix(".") for text in texts]
+    first, second = (text.replace("-", "−") for text in texts)
+    return first, second
 
 
 def evaluate_model(

@@ -121,14 +121,15 @@ class Plot:
     def axes(self, below: str, beside: str, ticks: int = 5, counts: bool = False) -> None:
         """Add grid lines, numbers and the names of the axes, behind all marks."""
         back = []
-        for tick in _ticks(self.x, ticks):
+        across, up = _ticks(self.x, ticks), _ticks(self.y, 2 if counts else ticks)
+        for tick, text in zip(across, _numbers(across), strict=True):
             x, y = self.at(tick, self.y[0])
             back.append(f'<line class="rule" x1="{x:.1f}" y1="{self.top}" x2="{x:.1f}" y2="{y:.1f}"/>')
-            back.append(f'<text x="{x:.1f}" y="{y + 17:.1f}" text-anchor="middle">{_number(tick)}</text>')
-        for tick in _ticks(self.y, 2 if counts else ticks):
+            back.append(f'<text x="{x:.1f}" y="{y + 17:.1f}" text-anchor="middle">{text}</text>')
+        for tick, text in zip(up, _numbers(up), strict=True):
             x, y = self.at(self.x[0], tick)
             back.append(f'<line class="rule" x1="{x:.1f}" y1="{y:.1f}" x2="{self.wide - self.right}" y2="{y:.1f}"/>')
-            back.append(f'<text x="{x - 7:.1f}" y="{y + 4:.1f}" text-anchor="end">{_number(tick)}</text>')
+            back.append(f'<text x="{x - 7:.1f}" y="{y + 4:.1f}" text-anchor="end">{text}</text>')
         middle = (self.left + self.wide - self.right) / 2
         half = (self.top + self.high - self.bottom) / 2
         back.append(
@@ -158,6 +159,15 @@ def _number(value: float) -> str:
     return f"{value:,.4g}".replace("-", "−") if abs(value) < 1e4 else f"{value:,.6g}".replace("-", "−")
 
 
+def _numbers(values: Sequence[float]) -> list[str]:
+    """Numbers of one axis, all with as many decimals as one of them needs."""
+    plain = [_number(value) for value in values]
+    decimals = max((len(text.partition(".")[2]) for text in plain), default=0)
+    if any("e" in text for text in plain):
+        return plain
+    return [f"{value + 0.0:,.{decimals}f}".replace("-", "−") for value in values]
+
+
 def _reliability(found: ModelEvaluation, more: str | None) -> str:
     """Reliability diagram and histogram of confidences; for classes also the confusion matrix."""
     p, y = found.predictions, found.targets
@@ -172,15 +182,15 @@ def _reliability(found: ModelEvaluation, more: str | None) -> str:
         about = "All columns are taken together."
     histogram = _histogram(confidence, words)
     beside = f'<section class="card"><h2>Probabilities</h2>{histogram}</section>'
-    if found.task.name == CLASSIFICATION:
-        worst = _mistakes(found) if more is None else ""
-        beside = _confusion(found) + worst + beside
-    beside = f'<div class="column">{beside}{more or ""}</div>'
-    return (
+    diagram = (
         f'<section class="card"><h2>Reliability</h2>{_diagram(confidence, right, words)}'
         f'<p class="legend">The line over a bar is the {words[1]}. <i class="key bar-over"></i>overconfident '
-        f'<i class="key bar-under"></i>underconfident. {about}</p></section>{beside}'
+        f'<i class="key bar-under"></i>underconfident. {about}</p></section>'
     )
+    if found.task.name == CLASSIFICATION:
+        diagram = f'<div class="column">{diagram}{beside}</div>'
+        beside = _confusion(found) + (_mistakes(found) if more is None else "")
+    return f'{diagram}<div class="column">{beside}{more or ""}</div>'
 
 
 def _diagram(confidence: Floats, right: Floats, words: tuple[str, str]) -> str:

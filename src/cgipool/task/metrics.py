@@ -128,11 +128,11 @@ def ordered(task: str, first: str) -> list[str]:
     return list(dict.fromkeys((first, *METRICS[task])))
 
 
-def written(metric: str, value: Any) -> str:
-    """Format a metric for tables: shares in percent, a dash for a missing value."""
+def written(metric: str, value: Any, digits: int = 2) -> str:
+    """Format a metric for tables: shares in percent with so many digits, a dash for a missing value."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return "–"
-    return rounded(100 * value) if KNOWN[metric].percent else rounded(value, 3)
+    return rounded(100 * value, digits) if KNOWN[metric].percent else rounded(value, 3)
 
 
 def described(metric: str, value: float | None, digits: int = 1) -> str:
