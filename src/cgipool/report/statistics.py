@@ -60,7 +60,7 @@ def _contrasts(view: View) -> Block:
     rows = [
         [
             view.title(one.method),
-            one.family,
+            one.family + (f" · {one.setting}" if one.setting else ""),
             number(one.pooled.difference, one.metric.digits, sign=True),
             number(one.pooled.se, one.metric.digits),
             interval(one.pooled.low, one.pooled.high, one.metric.digits),
@@ -138,7 +138,10 @@ def _choices(view: View) -> Block:
 
 def _seeds(view: View) -> Block:
     rows = []
-    for entry in {entry.wanted.key: entry for entry in _in_order(view)}.values():
+    first: dict[str, CellResult] = {}
+    for entry in _in_order(view):
+        first.setdefault(entry.wanted.key, entry)
+    for entry in first.values():
         found = power.variances(entry.measured.members) if entry.measured else None
         if found and entry.measured:
             mean = _mean(entry.measured.member_means)
