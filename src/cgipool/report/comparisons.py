@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -74,17 +74,17 @@ def contrasts(
 ) -> list[Contrast]:
     """The contrasts of comparisons (by setting, then by method and data set) over families; those with missing cells or
     several metrics are left out. A contrast of the same cells in several settings is listed once."""
-    raw = {}
+    raw: dict[tuple[object, ...], Contrast] = {}
     for family, datasets in families.items():
         for (setting, those), method in itertools.product(found.items(), methods):
             each = [those[method, name] for name in datasets if (method, name) in those]
             if len(each) == len(datasets) and len({one.metric for one in each}) == 1:
                 pairs = [one.paired for one in each]
                 together = power.pooled([p.difference for p in pairs], [p.se for p in pairs], [p.n - 1 for p in pairs])
-                cells = (family, tuple(one.keys for one in each))
-                raw.setdefault(cells, (family, setting, method, together, each[0].metric))
-    adjusted = statistics.holm([together.p for *_, together, _ in raw.values()])
-    return [Contrast(*one[:4], p, one[4]) for one, p in zip(raw.values(), adjusted, strict=True)]
+                contrast = Contrast(family, setting, method, together, together.p, each[0].metric)
+                raw.setdefault((family, *(one.keys for one in each)), contrast)
+    adjusted = statistics.holm([one.pooled.p for one in raw.values()])
+    return [replace(one, adjusted=p) for one, p in zip(raw.values(), adjusted, strict=True)]
 
 
 def equivalences(

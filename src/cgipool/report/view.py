@@ -21,6 +21,7 @@ from cgipool.report.comparisons import (
 )
 from cgipool.study import statistics
 from cgipool.study.measured import Measured, measured
+from cgipool.study.nested import BEST
 from cgipool.study.power import Equivalence
 from cgipool.study.records import Book, Record, StudyRecord, Wanted, key_of
 from cgipool.study.statistics import AverageRanks, Gap, Improvement, Summary
@@ -271,7 +272,8 @@ def view_of(
     view.contrasts = contrasts(view.by_setting(found), study.analysis.contrasts, view.methods)
     # If other settings vary too, each data set occurs in several contexts, which are then not independent samples.
     if study.curves is None and view.layout.context_axes == ["dataset"] and len(study.axes["dataset"]) > 1:
-        view.ranks = mean_ranks(cells, [method for method in view.methods if method not in study.analysis.trivial])
+        ranked = [method for method in view.methods if method not in (*study.analysis.trivial, BEST)]
+        view.ranks = mean_ranks(cells, ranked)
         view.improvement = improvements(cells, study.baseline, view.methods)
     return view
 
