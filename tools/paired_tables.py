@@ -80,7 +80,8 @@ def sweep(views: Views, view: View) -> str:
             )
     words = [
         "Test accuracy in percent: mean over splits ± its standard error.",
-        f"Below: difference to Table 1, ± the standard error of the corrected paired test. {_marks(found)}",
+        f"Below: difference to Table 1, ± the standard error of the corrected paired test (estimand: new graphs like "
+        f"these). {_marks(found)}",
     ]
     if view.methods == ["cgi"]:
         words.append("Then: the accuracy of the discriminator on validation graphs, level by level.")
@@ -102,7 +103,8 @@ def _matrix(view: View, found: dict[str, Comparison], what: str) -> str:
         for method in view.methods
     ]
     words = [
-        f"{what}, in percentage points, ± the standard error of the corrected paired test.",
+        f"{what}, in percentage points, ± the standard error of the corrected paired test (estimand: new graphs like "
+        "these).",
         _marks(found),
     ]
     return markdown_block(Block("", words, [view.layout.method_axis, *view.contexts], rows))

@@ -30,7 +30,7 @@ PAGES = (
     "results/README.md",
     *(page.relative_to(REPOSITORY).as_posix() for page in sorted((REPOSITORY / "docs").rglob("*.md"))),
 )
-FIGURES = ("table1-ranks", "figure3-curves", "table1-splits", "strong-ranks", "strong-forest")
+FIGURES = ("table1-ranks", "figure3-curves", "table1-splits", "strong-ranks", "strong-forest", "generated-curves")
 PLACE = re.compile(
     r"(<!-- results: (?P<what>[\w-]+)(?: (?P<name>[\w-]+))? -->\n).*?(<!-- end of results -->)", re.DOTALL
 )

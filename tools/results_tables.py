@@ -247,7 +247,10 @@ def duplicates(views: Views) -> str:
         [one.title(method), *(minus(one.of(method, context), other.of(method, context)) for context in one.contexts)]
         for method in one.methods
     ]
-    words = ["Duplicate-aware minus random splits, in percentage points, ± the standard error of that difference."]
+    words = [
+        "Duplicate-aware minus random splits, in percentage points, ± the standard error of that difference (estimand: "
+        "these graphs)."
+    ]
     return markdown_block(Block("", words, [one.layout.method_axis, *one.contexts], rows))
 
 

@@ -152,3 +152,25 @@ def test_the_ceiling_is_a_line_of_its_panel(tmp_path: Path) -> None:
     assert [list(line.get_ydata()) for line in first.get_lines()][-1] == [90.0, 99.0]
     assert len(second.get_lines()) == 1
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["TopKPool", "ceiling"]
+
+
+def test_a_contrast_for_each_value_of_another_axis(tmp_path: Path) -> None:
+    """Of methods that do not read the axis, the cells and the contrast are the same at each value, and count once."""
+    axes = {"method": ["none", "cgi", "topk"], "dataset": FAMILY, "conv": ["gcn", "gin"]}
+    points = {"none": 82.0, "topk": 81.0, "gcn": 78.0, "gin": 80.0}
+    add_study(tmp_path, "three", axes, baseline="none")
+    path = tmp_path / "studies" / "three.json"
+    study = json.loads(path.read_text())
+    for wanted in study["cells"]:
+        at = wanted["at"] | ({} if wanted["at"]["method"] == "cgi" else {"conv": "gcn"})
+        wanted["key"] = add_cell(tmp_path, at, points[at["conv"] if at["method"] == "cgi" else at["method"]]).stem
+    write(path, study)
+    view = shown(tmp_path, "three", Analysis(contrasts={"molecules": FAMILY}))
+    found = {(one.method, one.setting): one for one in view.contrasts}
+    assert set(found) == {("cgi", "gcn"), ("cgi", "gin"), ("topk", "gcn")}
+    assert found["cgi", "gcn"].pooled.difference == pytest.approx(4.0, abs=0.5)
+    assert found["cgi", "gin"].pooled.difference == pytest.approx(2.0, abs=0.5)
+    least = min(view.contrasts, key=lambda one: one.pooled.p)
+    assert least.adjusted == pytest.approx(3 * least.pooled.p)
+    rows = table(view, "Contrasts over families of data sets")
+    assert [family for _, family, *_ in rows] == ["molecules · gcn", "molecules · gcn", "molecules · gin"]

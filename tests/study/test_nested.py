@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from cgipool.cli import main
 from cgipool.errors import UserError
+from cgipool.study.measured import measured
 from cgipool.study.nested import choose, chosen, with_choices
 from cgipool.study.plan import study_of
 from cgipool.study.records import read_book
@@ -109,6 +111,31 @@ def test_keys_are_those_of_ordinary_cells() -> None:
     assert [len(cell["choices"]) for cell in told["cells"]] == [2]
 
 
+def test_the_best_of_all_methods(tmp_path: Path) -> None:
+    """A kernel reads neither width, so it is one choice, and a result of its own as well."""
+    text = STUDY.replace('"topk", "majority"', '"wl", "best"').replace("splits = 3", "splits = 2\nseeds = 2")
+    (tmp_path / "study.toml").write_text(text)
+    assert main(["study", "run", str(tmp_path / "study.toml"), "--store", str(tmp_path / "store")]) == 0
+    book = read_book(tmp_path / "store")
+    assert len(book.records) == 3
+    cells = {str(cell.at["method"]): cell for cell in book.studies[0].cells}
+    assert [len(cells[name].choices) for name in ("none", "wl", "best")] == [2, 0, 3]
+    names = [name for name, _ in cells["best"].choices]
+    assert names == ["No pooling: narrow", "No pooling: width=8", "WL subtree + SVM"]
+    nested = with_choices(book).records
+    assert set(nested) == {cell.key for cell in cells.values()}
+    best, kernel = nested[cells["best"].key], nested[cells["wl"].key]
+    assert [row["test"] for row in best.splits] == [row["test"] for row in kernel.splits], "two epochs learn nothing"
+    mixed = replace(best, splits=[best.splits[0], nested[cells["none"].key].splits[1]])
+    values = measured(mixed, seeds=True).values
+    assert values[0] == 100 * kernel.splits[0]["test"]["accuracy"], "a classical method is fitted once per split"
+    assert values[1] == pytest.approx(50 * sum(one["test_accuracy"] for one in mixed.splits[1]["members"]))
+    assert main(["report", str(tmp_path / "store"), "--out", str(tmp_path / "report")]) == 0
+    text = (tmp_path / "report" / "nested.md").read_text()
+    assert "| motifs | WL subtree + SVM | 2 |" in text
+    assert "Problems" not in text
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -121,6 +148,7 @@ def test_keys_are_those_of_ordinary_cells() -> None:
             {"protocol": {"select": "nested"}, "choices": [{"width": 4}, {"width": 4, "name": "b"}]},
             "two of \\[\\[choices\\]\\] are the same settings",
         ),
+        ({"axes": {"method": ["topk", "best"], "dataset": ["motifs"]}}, "the method best needs other methods"),
         ({"protocol": {"select": "best"}}, "unknown value of select 'best'"),
         ({"protocol": {"seeds": 2, "ensemble": 2}}, "seeds and ensemble cannot be combined"),
         ({"margin": -1}, "margin must be a positive number"),

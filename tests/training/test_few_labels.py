@@ -134,6 +134,9 @@ def test_extra_graphs_count_in_the_infomax_loss_only(tmp_path: Path, capsys: pyt
     assert models[0].shares == models[2].shares
     with pytest.raises(UserError, match="graphs without labels need a method with an unsupervised loss"):
         fit(known, extra=extra, **few | {"alpha": 0.0})
+    for method in ("topk", "none", "wl", "cgi-nomi"):
+        with pytest.raises(UserError, match=f"{method} with these settings has none"):
+            fit(known, extra=extra, method=method)
 
     known.save(tmp_path / "known")
     extra.save(tmp_path / "extra")

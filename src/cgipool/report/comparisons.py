@@ -1,7 +1,8 @@
 """Comparisons of methods: split by split with a baseline, over data sets, within a margin."""
 
+import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,6 +27,8 @@ class Comparison:
     adjusted: float
     """p after Holm's adjustment over all comparisons of this kind in the study."""
     metric: Metric
+    keys: tuple[str, str]
+    """The keys of the two cells."""
 
     @property
     def significant(self) -> bool:
@@ -50,6 +53,8 @@ class Contrast:
     """The mean difference between the baseline and a method over a family of data sets."""
 
     family: str
+    setting: str
+    """The values of the axes other than method and data set; empty if there are none."""
     method: str
     pooled: PooledDifference
     adjusted: float
@@ -63,20 +68,23 @@ class Contrast:
 
 
 def contrasts(
-    found: Mapping[tuple[str, str], Comparison], families: Mapping[str, Sequence[str]], methods: Sequence[str]
+    found: Mapping[str, Mapping[tuple[str, str], Comparison]],
+    families: Mapping[str, Sequence[str]],
+    methods: Sequence[str],
 ) -> list[Contrast]:
-    """The contrasts of comparisons (by method and data set) over families; those with missing cells or several metrics
-    are left out."""
-    raw = []
+    """The contrasts of comparisons (by setting, then by method and data set) over families; those with missing cells or
+    several metrics are left out. A contrast of the same cells in several settings is listed once."""
+    raw: dict[tuple[object, ...], Contrast] = {}
     for family, datasets in families.items():
-        for method in methods:
-            each = [found[method, name] for name in datasets if (method, name) in found]
+        for (setting, those), method in itertools.product(found.items(), methods):
+            each = [those[method, name] for name in datasets if (method, name) in those]
             if len(each) == len(datasets) and len({one.metric for one in each}) == 1:
                 pairs = [one.paired for one in each]
                 together = power.pooled([p.difference for p in pairs], [p.se for p in pairs], [p.n - 1 for p in pairs])
-                raw.append((family, method, together, each[0].metric))
-    adjusted = statistics.holm([together.p for _, _, together, _ in raw])
-    return [Contrast(*one[:3], p, one[3]) for one, p in zip(raw, adjusted, strict=True)]
+                contrast = Contrast(family, setting, method, together, together.p, each[0].metric)
+                raw.setdefault((family, *(one.keys for one in each)), contrast)
+    adjusted = statistics.holm([one.pooled.p for one in raw.values()])
+    return [replace(one, adjusted=p) for one, p in zip(raw.values(), adjusted, strict=True)]
 
 
 def equivalences(
@@ -120,7 +128,7 @@ def _adjusted(
     """Apply Holm's adjustment over all comparisons. A pair of cells that occurs in several places counts once."""
     once = {keys: one.p for one, keys, _ in found.values()}
     adjusted = dict(zip(once, statistics.holm(list(once.values())), strict=True))
-    return {place: Comparison(one, adjusted[keys], metric) for place, (one, keys, metric) in found.items()}
+    return {place: Comparison(one, adjusted[keys], metric, keys) for place, (one, keys, metric) in found.items()}
 
 
 def mean_ranks(cells: Cells, methods: Sequence[str]) -> AverageRanks | None:

@@ -27,7 +27,7 @@ def draw_forest(view: View) -> Figure | None:
         return None
     datasets_done = {name for method, name in found if method in compared}
     families = {family: names for family, names in _families(view).items() if datasets_done.intersection(names)}
-    means = {(one.family, one.method): one for one in contrasts(found, families, methods)}
+    means = {(one.family, one.method): one for one in contrasts({"": found}, families, methods)}
     deep = max(map(len, families.values()))
     figure, axes = panels(len(families), height=0.9 + 0.13 * len(methods) * (deep + 2))
     for panel, (family, datasets) in zip(axes, families.items(), strict=True):

@@ -7,7 +7,7 @@ from cgipool.report.blocks import NOTHING, Block, accuracy, interval, number, pr
 from cgipool.report.comparisons import LEVEL, Comparison
 from cgipool.report.view import CellResult, View
 from cgipool.study import power
-from cgipool.study.nested import chosen
+from cgipool.study.nested import BEST, BEST_TITLE, chosen
 
 CORRECTED = (
     "p: corrected resampled t-test (Nadeau and Bengio 2003), because random splits share training graphs. Estimand: "
@@ -31,6 +31,7 @@ def _statistics(view: View) -> Iterator[Block]:
     yield _equivalence(view)
     yield _power(view)
     yield _choices(view)
+    yield _chosen_methods(view)
     yield _seeds(view)
     yield _ensembles(view)
     yield _ranks(view)
@@ -67,7 +68,7 @@ def _contrasts(view: View) -> Block:
     rows = [
         [
             view.title(one.method),
-            one.family,
+            one.family + (f" · {one.setting}" if one.setting else ""),
             number(one.pooled.difference, one.metric.digits, sign=True),
             number(one.pooled.se, one.metric.digits),
             interval(one.pooled.low, one.pooled.high, one.metric.digits),
@@ -131,9 +132,10 @@ def _power(view: View) -> Block:
 
 def _choices(view: View) -> Block:
     entries = {entry.wanted.key: entry for entry in _in_order(view) if entry.record and entry.wanted.choices}
-    names = list(dict.fromkeys(name for entry in entries.values() for name, _ in entry.wanted.choices))
+    own = [entry for entry in entries.values() if entry.method != BEST]
+    names = list(dict.fromkeys(name for entry in own for name, _ in entry.wanted.choices))
     rows = []
-    for entry in entries.values():
+    for entry in own:
         counts = chosen(entry.record) if entry.record else {}
         rows.append([view.title(entry.method), entry.context, *(str(counts.get(name, 0)) for name in names)])
     words = [
@@ -143,9 +145,27 @@ def _choices(view: View) -> Block:
     return Block("Chosen settings", words, ["method", "on", *names], rows, left=2)
 
 
+def _chosen_methods(view: View) -> Block:
+    rows = [
+        [entry.context, name, str(count)]
+        for entry in _in_order(view)
+        if entry.method == BEST and entry.record
+        for name, count in chosen(entry.record).items()
+        if count
+    ]
+    words = [
+        f"{BEST_TITLE}: how many splits chose each method and setting, by the result on their own validation graphs. "
+        "Classical methods have also chosen their own settings by these graphs, which favours them.",
+    ]
+    return Block("Chosen methods", words, ["on", "method and setting", "splits"], rows, left=2)
+
+
 def _seeds(view: View) -> Block:
     rows = []
-    for entry in {entry.wanted.key: entry for entry in _in_order(view)}.values():
+    first: dict[str, CellResult] = {}
+    for entry in _in_order(view):
+        first.setdefault(entry.wanted.key, entry)
+    for entry in first.values():
         found = power.variances(entry.measured.members) if entry.measured else None
         if found and entry.measured:
             mean = _mean(entry.measured.member_means)

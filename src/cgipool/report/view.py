@@ -4,6 +4,7 @@ A context is a cell's position on all axes except the method axis: usually a dat
 context, split by split, and over all contexts.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 
@@ -20,6 +21,7 @@ from cgipool.report.comparisons import (
 )
 from cgipool.study import statistics
 from cgipool.study.measured import Measured, measured
+from cgipool.study.nested import BEST
 from cgipool.study.power import Equivalence
 from cgipool.study.records import Book, Record, StudyRecord, Wanted, key_of
 from cgipool.study.statistics import AverageRanks, Gap, Improvement, Summary
@@ -72,9 +74,16 @@ class Layout:
 
     def context(self, cell: Wanted) -> str:
         """The label of a cell's context, such as "NCI1 · ratio 0.2". A number is preceded by the name of its axis."""
-        words = [self.study.written(axis, cell.at[axis]) for axis in self.context_axes]
-        bare = [not isinstance(cell.at[axis], str) for axis in self.context_axes]
-        return " · ".join(f"{a} {w}" if b else w for a, w, b in zip(self.context_axes, words, bare, strict=True))
+        return self._words(cell, self.context_axes)
+
+    def setting(self, cell: Wanted) -> str:
+        """The label of a cell's context without the data set; empty if nothing else varies."""
+        return self._words(cell, [axis for axis in self.context_axes if axis != "dataset"])
+
+    def _words(self, cell: Wanted, axes: Sequence[str]) -> str:
+        words = [self.study.written(axis, cell.at[axis]) for axis in axes]
+        bare = [not isinstance(cell.at[axis], str) for axis in axes]
+        return " · ".join(f"{a} {w}" if b else w for a, w, b in zip(axes, words, bare, strict=True))
 
     def _place(self, cell: Wanted, axes: Sequence[str]) -> tuple[int, ...]:
         return tuple(self.study.axes[axis].index(cell.at[axis]) for axis in axes)
@@ -204,6 +213,16 @@ class View:
         named = {entry.context: str(entry.wanted.at["dataset"]) for entry in self.entries}
         return {(method, named[context]): one for (method, context), one in found.items()}
 
+    def by_setting(self, found: Mapping[tuple[str, str], Comparison]) -> dict[str, dict[tuple[str, str], Comparison]]:
+        """Comparisons by setting, then by method and data set."""
+        groups: dict[str, dict[tuple[str, str], Comparison]] = {}
+        for context, method in itertools.product(self.contexts, self.methods):
+            entry, one = self.of(method, context), found.get((method, context))
+            if entry is not None and one is not None:
+                group = groups.setdefault(self.layout.setting(entry.wanted), {})
+                group[method, str(entry.wanted.at["dataset"])] = one
+        return groups
+
     def count(self, status: str) -> int:
         """Number of cells with this status; a cell shown in several places counts once."""
         return len({entry.wanted.key for entry in self.entries if entry.status == status})
@@ -250,10 +269,11 @@ def view_of(
         entry.equivalence = same.get((entry.method, entry.context))
         entry.against = found.get((entry.method, entry.context))
         entry.members = together.get((entry.method, entry.context))
-    view.contrasts = contrasts(view.by_dataset(found), study.analysis.contrasts, view.methods)
+    view.contrasts = contrasts(view.by_setting(found), study.analysis.contrasts, view.methods)
     # If other settings vary too, each data set occurs in several contexts, which are then not independent samples.
     if study.curves is None and view.layout.context_axes == ["dataset"] and len(study.axes["dataset"]) > 1:
-        view.ranks = mean_ranks(cells, [method for method in view.methods if method not in study.analysis.trivial])
+        ranked = [method for method in view.methods if method not in (*study.analysis.trivial, BEST)]
+        view.ranks = mean_ranks(cells, ranked)
         view.improvement = improvements(cells, study.baseline, view.methods)
     return view
 

@@ -61,7 +61,9 @@ def measured(record: Record, metric: str | None = None, positive: str | None = N
     whole, members = _columns(record, name, rows, classes)
     values = whole
     if seeds and any(row.get("members") for row in record.splits):
-        values = {split: float(np.mean(found)) for split, found in members.items()}
+        single = [row["split"] for row in record.splits if not row.get("members")]  # of a classical method
+        values = {split: value for split, value in whole.items() if split in single}
+        values |= {split: float(np.mean(found)) for split, found in members.items()}
     return Measured(record, name, values, whole, members, label, rows)
 
 

@@ -8,8 +8,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cgipool.errors import excerpt
-from cgipool.study.records import ODD, Book, Record, Wanted, validation_score
+from cgipool.study.records import ODD, Book, Record, Wanted, key_of, validation_score
 from cgipool.task.metrics import KNOWN
+
+BEST, BEST_TITLE = "best", "Best of all"
+"""On the method axis: each split chooses among all settings of all other methods. It adds no cells."""
+
+
+def entry_of(choices: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """The key and the choices of a stored study's entry, from names and keys. Choices that a method does not
+    distinguish count once; if none is left to choose, the entry is the cell itself."""
+    names: dict[str, str] = {}
+    for name, key in choices:
+        names.setdefault(key, name)
+    if len(names) == 1:
+        return {"key": next(iter(names))}
+    pairs = [[name, key] for key, name in names.items()]
+    return {"key": key_of({"select": "nested", "choices": pairs}), "choices": pairs}
 
 
 def choose(scores: Sequence[float | None], sign: float) -> int | None:
@@ -64,6 +79,7 @@ def _composed(cell: Wanted, records: Mapping[str, Record]) -> Record:
     recipes = [part.cell["recipe"] for part in parts]
     shared = {name: value for name, value in recipes[0].items() if all(one.get(name) == value for one in recipes)}
     own: dict[str, Any] = {"recipe": {"name": recipes[0].get("name", "")} | shared, "select": "nested"}
+    own |= {"method": BEST} if cell.at.get("method") == BEST else {}
     provenance = first.provenance | {"seconds": sum(part.provenance.get("seconds", 0.0) for part in parts)}
     provenance |= {"choices": dict(cell.choices)}
     provenance.pop("command", None)

@@ -25,7 +25,8 @@ from cgipool.pool import METHODS, method_named
 from cgipool.study import analysis
 from cgipool.study.analysis import Analysis
 from cgipool.study.cell import Cell, Protocol, of_kind, protocol_of
-from cgipool.study.records import key_of, place_in_words
+from cgipool.study.nested import BEST, BEST_TITLE, entry_of
+from cgipool.study.records import place_in_words
 from cgipool.study.sets import Sets, edges_in, family_in, origin_of, own_sets
 from cgipool.task.metrics import KNOWN, primary_of
 from cgipool.training.presets import recipe_named, value_of
@@ -61,29 +62,35 @@ class Study:
 
     def to_json(self) -> dict[str, Any]:
         """The content stored for a study."""
-        known = {name: method.title for name, method in METHODS.items()}
+        known = {name: method.title for name, method in METHODS.items()} | {BEST: BEST_TITLE}
         if {*self.axes["dataset"]} <= self.analysis.tasks.keys():
             known |= {name: "No graph" for name, method in METHODS.items() if method.architecture == "constant"}
         titles = {value: known[value] for value in self.axes["method"] if value in known}
         texts = {name: getattr(self, name) for name in TEXTS}
-        content = texts | {"axes": self.axes, "titles": {"method": titles}, "cells": self._cells_json()}
+        content = texts | {"axes": self.axes, "titles": {"method": titles}, "cells": self._cells_json(titles)}
         how = self.analysis.to_json()
         return content | ({"analysis": how} if how else {})
 
-    def _cells_json(self) -> list[dict[str, Any]]:
-        """The cells; cells at the same place are the choices of one."""
+    def _cells_json(self, titles: Mapping[str, str]) -> list[dict[str, Any]]:
+        """The cells; cells at the same place are the choices of one, and those of all methods the choices of `BEST`."""
         places: dict[str, list[Cell]] = {}
         for cell in self.cells:
             places.setdefault(repr(cell.at), []).append(cell)
-        content = []
-        for first, *others in places.values():
+        content, best = [], dict[str, tuple[dict[str, Any], list[tuple[str, str]]]]()
+        for cells in places.values():
+            first = cells[0]
             value: dict[str, Any] = {"key": first.key, "at": first.at}
             value["published"] = first.published and list(first.published)
             value |= {"unread": list(first.unread)} if first.unread else {}
             if first.choice is not None:
-                choices = [[cell.choice, cell.key] for cell in (first, *others)]
-                value |= {"key": key_of({"select": "nested", "choices": choices}), "choices": choices}
+                value |= entry_of([(str(cell.choice), cell.key) for cell in cells])
             content.append(value)
+            at, title = first.at | {"method": BEST}, titles.get(first.method, first.method)
+            alone = [("", value["key"])]
+            choices = [(f"{title}: {name}" if name else title, key) for name, key in value.get("choices", alone)]
+            best.setdefault(repr(at), (at, []))[1].extend(choices)
+        if BEST in self.axes["method"]:
+            content += [{"at": at, "published": None} | entry_of(choices) for at, choices in best.values()]
         return content
 
     def only(self, wanted: dict[str, list[str]]) -> list[Cell]:
@@ -143,8 +150,11 @@ def study_of(
     protocol = protocol_of(given.get("protocol", {}))
     sets = own_sets(given.get("data", {}), folder, axes["dataset"], needed, protocol.columns)
     skipped = tuple(name for name in axes["dataset"] if name in given.get("data", {}) and name not in sets)
-    read = axes | {"dataset": [name for name in axes["dataset"] if name not in skipped]}
-    trivial = [name for name in axes["method"] if method_named(name).architecture in ("sum", "constant")]
+    methods = [name for name in axes["method"] if name != BEST]
+    if methods != axes["method"] and (not methods or protocol.select != "nested"):
+        raise UserError(f'the method {BEST} needs other methods, and select = "nested" in [protocol]')
+    read = axes | {"method": methods, "dataset": [name for name in axes["dataset"] if name not in skipped]}
+    trivial = [name for name in methods if method_named(name).architecture in ("sum", "constant")]
     tasks = {name: own.task for name, own in sets.items() if own.task != "classification"}
     how = analysis.analysis_of(given, axes, seeds=protocol.seeds, trivial=trivial, tasks=tasks)
     _check_published(given.get("published", {}), axes, how)
@@ -154,8 +164,8 @@ def study_of(
         for name, changes in choices.items()
         for cell in _cells(read, sets, protocol, given.get("settings", {}) | changes, given.get("published", {}), name)
     ]
-    places = {(repr(cell.at), cell.key) for cell in cells}
-    if len(places) < len(cells):
+    networks = [cell for cell in cells if not method_named(cell.method).classical]
+    if len({(repr(cell.at), cell.key) for cell in networks}) < len(networks):
         raise UserError("two of [[choices]] are the same settings")
     curves, baseline = given.get("curves"), given.get("baseline")
     if curves is not None and curves not in axes:
@@ -217,7 +227,8 @@ def _axes(given: dict[str, Any]) -> dict[str, list[Any]]:
         if needed not in given:
             raise UserError(f"[axes] has no {needed}")
     for method in given["method"]:
-        method_named(method)
+        if method != BEST:
+            method_named(method)
     first = ("method", "dataset")
     return {name: given[name] for name in (*first, *(name for name in given if name not in first))}
 

@@ -61,7 +61,8 @@ def check_own_loss(method: str, recipe: Recipe, dataset: str) -> None:
     """Raise UserError unless a method has a loss that uses graphs without labels."""
     chosen = method_named(method)
     reads_targets = recipe.negative == "sufficient" and chosen.reads("negative")
-    if reads_targets or own_weight(recipe, method, dataset, 1) == 0.0:
+    has_loss = chosen.reads("alpha") or chosen.reads("own_loss")
+    if reads_targets or not has_loss or own_weight(recipe, method, dataset, 1) == 0.0:
         raise UserError(
             "graphs without labels need a method with an unsupervised loss, such as cgi with alpha above 0 and any "
             f'negative except "sufficient"; {method} with these settings has none'
