@@ -26,6 +26,7 @@ from cgipool.data import GraphSet
 from cgipool.errors import UserError
 from cgipool.inference.fitted import FittedModel
 from cgipool.pool import METHODS
+from cgipool.task.registry import task_of
 from cgipool.training.folder import alone_in
 from cgipool.training.recipe import Recipe
 
@@ -347,3 +348,43 @@ def test_the_command(
     ):
         assert main(["fit", str(tmp_path / "set"), *words]) == 2
         assert message in capsys.readouterr().err
+
+
+def test_a_rare_class_is_predicted(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Where PR-AUC is optimised, thresholds are chosen on out-of-fold predictions, and predictions follow them."""
+    rare = rare_classes(12)
+    assert has_rare_classes(rare)
+    found = fit_auto(rare, budget=60.0, candidates=few("majority", "wl"))
+    low = found.model.about["thresholds"][1]
+    assert 0.0 < low < 0.5
+    assert set(found.crossed.guess.tolist()) == {0, 1}
+    assert found.crossed.values["mcc"] > 0.2
+    found.model.save(tmp_path / "model.safetensors")
+    rare.save(tmp_path / "set")
+    model = FittedModel.load(tmp_path / "model.safetensors")
+    p = model.predict_proba(rare)[:, 1]
+    assert main(["predict", str(tmp_path / "model.safetensors"), str(tmp_path / "set"), "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["prediction"] == "clique" for row in rows] == (p > low).tolist()
+    loaded = GraphClassifier.load(tmp_path / "model.safetensors")
+    assert (loaded.predict(rare) == "clique").tolist() == (p > low).tolist()
+    assert main(["evaluate", str(tmp_path / "model.safetensors"), str(tmp_path / "set"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["accuracy"] == pytest.approx(np.mean((p > low) == rare.y))
+    assert main(["describe", str(tmp_path / "model.safetensors")]) == 0
+    assert f"clique from a probability of {100 * low:.1f} %" in capsys.readouterr().out
+
+
+def test_accuracy_needs_no_thresholds(graphs: GraphSet) -> None:
+    assert "thresholds" not in fit_auto(graphs, budget=60.0, candidates=few("majority", "wl")).model.about
+
+
+def test_the_interval_of_a_perfect_estimate_has_a_width(graphs: GraphSet) -> None:
+    class Perfect:
+        thresholds = None
+        task = task_of(graphs)
+        labels_of = staticmethod(lambda held: held.y)
+        predictions = staticmethod(lambda held: np.eye(held.n_classes)[held.y])
+
+    found = fitting.estimated(Perfect(), graphs, "accuracy")
+    assert found["accuracy"] == 1.0
+    assert 0.9 < found["low"] < 1.0 == found["high"]

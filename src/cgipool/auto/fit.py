@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import binomtest
 
 from cgipool.auto.attempt import Attempt, Found
 from cgipool.auto.blend import chosen
@@ -27,6 +28,7 @@ from cgipool.inference.evaluation import ModelEvaluation
 from cgipool.inference.fitted import FittedModel
 from cgipool.inference.fitting import trained_model, versions
 from cgipool.study.statistics import paired
+from cgipool.task.decisions import best_thresholds
 from cgipool.task.metrics import Classes, check_metric, shown
 from cgipool.training.folder import alone_in
 from cgipool.training.run import check_device
@@ -36,6 +38,10 @@ TEST_TO_TRAIN = 1.0 / (FOLDS - 1) / (1.0 - STOPPING)
 
 DRAWS = 200
 """Number of bootstrap samples of the held-out graphs for the interval of the estimate."""
+
+OF_RANKS = ("roc_auc", "pr_auc", "mcc", "balanced_accuracy")
+"""Metrics that rank graphs, or weigh the classes alike: a model that does well by these may still predict one class
+only, unless thresholds are chosen."""
 
 LEAST_SECONDS = 10.0
 """The smallest budget; a shorter one is too small for one network."""
@@ -111,14 +117,16 @@ def _blended(search: AutoSearch, found: Found) -> AutoResult:
     groups = {place: _parts(search, found, found.finalists[place]) for place in counts}
     weights = [counts[place] for place, group in groups.items() for _ in group]
     mixed = np.asarray(sum(answers[place] * count for place, count in counts.items()) / sum(counts.values()))
-    metrics = search.task.evaluate(targets, mixed)
-    about = _about(search, found, counts, shown(metrics, search.classes))
+    cuts = best_thresholds(targets, mixed) if found.metric in OF_RANKS else None
+    metrics = search.task.evaluate(targets, mixed, None if cuts is None else np.array(cuts))
+    about = _about(search, found, counts, shown(metrics, search.classes)) | ({"thresholds": cuts} if cuts else {})
     model = Blend.of([part for group in groups.values() for part in group], weights, about)
     held = graphs.subset(found.held)
     about["estimate"] = estimate = estimated(model, held, found.metric, search.classes, search.seed)
     names = [str(place) for place in ids] if graphs.graph_ids is None else [graphs.graph_ids[place] for place in ids]
     blend = " + ".join(f"{name} × {count}" if count > 1 else name for name, count in about["blend"].items())
-    crossed = ModelEvaluation(blend, graphs.name, search.task, names, targets, mixed, metrics, search.classes)
+    what = (blend, graphs.name, search.task, names, targets, mixed, metrics, search.classes)
+    crossed = ModelEvaluation(*what, thresholds=model.thresholds)
     curve = learning_curve(search, found.finalists[0], found.folds)
     return AutoResult(model, _table(search, found, counts), crossed, estimate, *curve, graphs.subset(ids))
 
@@ -150,9 +158,10 @@ def _about(search: AutoSearch, found: Found, counts: dict[int, int], validation:
 def estimated(
     model: FittedModel, held: GraphSet, metric: str, classes: Classes | None = None, seed: int = 0
 ) -> dict[str, Any]:
-    """All metrics on the held-out graphs, and a 95 % bootstrap interval of the one that was optimised."""
+    """All metrics on the held-out graphs, and a 95 % interval of the one that was optimised: Wilson's for accuracy,
+    else by bootstrap."""
     targets, answers = model.labels_of(held), model.predictions(held)
-    every = shown(model.task.evaluate(targets, answers), classes)
+    every = shown(model.task.evaluate(targets, answers, model.thresholds), classes)
     found = {name: value for name, value in every.items() if isinstance(value, float)}
     generator, values = np.random.default_rng(seed), []
     positive = None if classes is None else classes.positive
@@ -162,6 +171,8 @@ def estimated(
         if not math.isnan(value):
             values.append(value)
     low, high = np.quantile(values, [0.025, 0.975]).tolist() if values else (None, None)
+    if metric == "accuracy":  # resampling gives an interval without width where all graphs are right
+        low, high = binomtest(round(found[metric] * held.n_graphs), held.n_graphs).proportion_ci(method="wilson")
     return {"graphs": held.n_graphs, "metric": metric, "low": low, "high": high, **found}
 
 

@@ -10,7 +10,8 @@ from cgipool.auto.search import NOT_TRIED
 from cgipool.errors import counted, excerpt
 from cgipool.explain.plain import drawing
 from cgipool.inference.evaluation import worst_of
-from cgipool.inference.evaluation_page import Plot, evaluation_page
+from cgipool.inference.evaluation_page import evaluation_page
+from cgipool.inference.plot import Plot
 from cgipool.pool import METHODS
 from cgipool.task.metrics import KNOWN, written
 

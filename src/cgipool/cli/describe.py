@@ -62,6 +62,7 @@ def facts_of(model: "FittedModel") -> list[tuple[str, str]]:
         ("trained on", lambda: _trained(about)),
         ("validation", lambda: _validation(about, metric)),
         ("expected", lambda: _estimate(about["estimate"])),
+        ("thresholds", lambda: _thresholds(model)),
         ("made with", lambda: ", ".join(f"{name} {excerpt(about[name], 40)}" for name in VERSIONS if name in about)),
     ]
     return facts + [(name, words) for name, make in candidates if (words := _said(make))]
@@ -95,6 +96,18 @@ def _estimate(estimate: dict[str, Any]) -> str:
     return (
         f"{value} (95 % interval {low} to {high}) on {counted(estimate['graphs'], 'graph')} held out from every choice"
     )
+
+
+def _thresholds(model: "FittedModel") -> str:
+    """The probabilities from which a class or 1 is predicted, where they are not one half."""
+    from cgipool.data.importers.table import few
+
+    if model.thresholds is None:
+        return ""
+    pairs = list(zip(model.task.columns, model.thresholds.tolist(), strict=True))
+    if model.task_name == "classification":
+        pairs = [min(pairs, key=lambda pair: pair[1])]
+    return few([f"{name} from a probability of {100 * value:.1f} %" for name, value in pairs])
 
 
 def _said(make: Callable[..., str], *given: Any) -> str:

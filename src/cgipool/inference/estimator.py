@@ -20,6 +20,7 @@ from cgipool.inference.estimator_base import (
     read_training,
 )
 from cgipool.inference.inputs import encode_labels, labels_of, names_of, weights_by_class
+from cgipool.task.decisions import class_of, ones_in
 
 __all__ = ["GraphClassifier", "NotTrainedError"]
 
@@ -131,12 +132,17 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
         return answers
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """[G] the most probable label of each graph; for a multi-label y, [G, T] of 0 and 1.
+        """[G] the most probable label of each graph; for a multi-label y, [G, T] of 0 and 1. A model of method="auto"
+        may have other thresholds for rare classes than one half.
 
         With `return_std`, also the standard deviation of the probabilities over the members of an ensemble.
         """
         answers, deviation = self._predictions(X, return_std)
-        found = (answers > 0.5).astype(int) if self._is_multilabel else self.classes_[answers.argmax(1)]
+        thresholds = self._fitted.thresholds
+        if self._is_multilabel:
+            found = ones_in(answers, thresholds).astype(int)
+        else:
+            found = self.classes_[class_of(answers, thresholds)]
         return (found, deviation) if return_std else found
 
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:

@@ -22,6 +22,7 @@ from cgipool.errors import UserError, counted, excerpt
 from cgipool.inference.fitted import FittedModel, unknown_class
 from cgipool.inference.predict_input import Chunk, chunks_of, open_graphs
 from cgipool.task.base import Task
+from cgipool.task.decisions import class_of, ones_in
 from cgipool.task.metrics import MEAN, PER_CLASS, PER_COLUMN, Classes, classes_of, shown
 
 CLASSIFICATION = "classification"
@@ -49,6 +50,18 @@ class ModelEvaluation:
     """Graphs that could not be read, or for which the output is not finite; they are left out."""
     unlabelled: int = 0
     """Graphs without a label, which are left out."""
+    thresholds: NDArray[np.float64] | None = None
+    """The model's thresholds (task/decisions.py)."""
+
+    @property
+    def guess(self) -> NDArray[np.int64]:
+        """[n] the predicted classes."""
+        return class_of(self.predictions, self.thresholds)
+
+    @property
+    def confidence(self) -> NDArray[np.float64]:
+        """[n] the probabilities of the predicted classes."""
+        return np.take_along_axis(self.predictions, self.guess[:, None], 1)[:, 0]
 
     @property
     def values(self) -> dict[str, Any]:
@@ -94,18 +107,16 @@ def worst_of(found: ModelEvaluation, count: int) -> list[Mistake]:
     columns take turns."""
     y, p, names = found.targets, found.predictions, found.task.columns
     if found.task.name == CLASSIFICATION:
-        guess = p.argmax(1)
-        error = np.where(guess != y, p.max(1), -np.inf)
-        column = guess
+        column = found.guess
+        error = np.where(column != y, found.confidence, -np.inf)
     else:
         known = ~np.isnan(y)
         size = np.abs(p - np.where(known, y, 0.0))
         if found.task.name == "regression":
             size = size / np.maximum(np.nanstd(np.where(known.any(0), y, 0.0), axis=0), 1e-12)
-        each = np.where(known, size, -np.inf)
+        wrong = ones_in(p, found.thresholds) != y if found.task.name == "multilabel" else known
+        each = np.where(known & wrong, size, -np.inf)
         column, error = each.argmax(1), each.max(1)
-        if found.task.name == "multilabel":
-            error = np.where(error > 0.5, error, -np.inf)
     worst = [place for place in np.argsort(-error, kind="stable").tolist() if np.isfinite(error[place])]
     if found.task.name != CLASSIFICATION:
         turn: dict[int, int] = {}
@@ -185,10 +196,11 @@ def evaluate_model(
         [ids[place] for place in kept],
         y[kept],
         p[kept],
-        model.task.evaluate(y[kept], p[kept]),
+        model.task.evaluate(y[kept], p[kept], model.thresholds),
         classes,
         unread + int((~finite).sum()),
         int((~known).sum()),
+        model.thresholds,
     )
 
 

@@ -27,6 +27,7 @@ from cgipool.inference.model_file import check_description, check_weights, parse
 from cgipool.model.network import Model, Output
 from cgipool.pool import Sizes, is_own, method_named
 from cgipool.task.base import Task
+from cgipool.task.decisions import thresholds_in
 from cgipool.task.registry import task_named
 from cgipool.training.checkpoint import digest_of, load_tensors, save_tensors
 from cgipool.training.evaluate import chunks
@@ -104,6 +105,12 @@ class FittedModel:
         """The task."""
         return task_named(self.task_name, self.class_names or self.target_names)
 
+    @cached_property
+    def thresholds(self) -> NDArray[np.float64] | None:
+        """The probabilities from which rare classes or ones are predicted (task/decisions.py); None: the most probable
+        class or value is."""
+        return thresholds_in(self.about.get("thresholds"), self.task.outputs)
+
     @property
     def descriptor_columns(self) -> Names:
         """The columns of a table that the model reads in addition to the graphs."""
@@ -155,7 +162,7 @@ class FittedModel:
         known = (targets >= 0) if targets.ndim == 1 else ~np.isnan(targets).all(1)
         if not known.any():
             raise UserError(f"{graphs.name}: no graph has a known label")
-        return self.task.evaluate(targets[known], answers[known])
+        return self.task.evaluate(targets[known], answers[known], self.thresholds)
 
     def check_labels(self, graphs: GraphSet) -> None:
         """Raise UserError unless graphs have labels of the model's task."""

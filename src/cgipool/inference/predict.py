@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from cgipool.errors import UserError, csv_cell
 from cgipool.inference.fitted import FittedModel
 from cgipool.inference.predict_input import CHUNK, Chunk
+from cgipool.task.decisions import class_of
 
 NOT_FINITE = "the model's output is not finite: its weights or the features of the graph are too large"
 """The reason in a row without a finite prediction."""
@@ -108,7 +109,8 @@ def written(
     """Yield the rows of every chunk, in order; `keep` names the columns to copy."""
     for chunk in chunks:
         out, without, unseen = io.StringIO(), 0, 0
-        writer = Writer(out, model.task.columns, as_json, headed=False, keep=keep, task=model.task_name, spread=spread)
+        how: dict[str, Any] = {"task": model.task_name, "spread": spread, "thresholds": model.thresholds}
+        writer = Writer(out, model.task.columns, as_json, headed=False, keep=keep, **how)
         for row in predictions(model, [chunk], strict, spread):
             writer.write(row)
             without += row.values is None
@@ -138,8 +140,9 @@ class Writer:
         keep: Sequence[str] = (),
         task: str = "classification",
         spread: bool = False,
+        thresholds: NDArray[np.float64] | None = None,
     ) -> None:
-        self.out, self.names, self.as_json, self.keep = out, names, as_json, keep
+        self.out, self.names, self.as_json, self.keep, self.thresholds = out, names, as_json, keep, thresholds
         self.classes, self.is_value, self.spread = task == "classification", task == "regression", spread
         self.table = csv.writer(out, lineterminator="\n")
         if headed and not as_json:
@@ -153,7 +156,7 @@ class Writer:
     def write(self, row: Row) -> None:
         """One line."""
         p = row.values
-        best = None if p is None or not self.classes else self.names[int(p.argmax())]
+        best = None if p is None or not self.classes else self.names[int(class_of(p, self.thresholds))]
         if self.as_json:
             kept = {"input": dict(zip(self.keep, row.kept, strict=True))} if self.keep else {}
             self.out.write(json.dumps(self._plain(row, best) | kept, allow_nan=False) + "\n")

@@ -117,5 +117,6 @@ class Task(ABC):
         """[…, B, O] predictions in double precision: probabilities, or values in the units of the targets."""
 
     @abstractmethod
-    def evaluate(self, targets: NDArray[Any], predictions: Floats) -> dict[str, Any]:
-        """All metrics by name; None for a metric that is not defined."""
+    def evaluate(self, targets: NDArray[Any], predictions: Floats, thresholds: Floats | None = None) -> dict[str, Any]:
+        """All metrics by name; None for a metric that is not defined. `thresholds`: see
+        decisions.py."""

@@ -83,9 +83,9 @@ class Classification(Task):
         """Probabilities."""
         return torch.softmax(output.double(), -1)
 
-    def evaluate(self, targets: NDArray[Any], predictions: Floats) -> dict[str, Any]:
+    def evaluate(self, targets: NDArray[Any], predictions: Floats, thresholds: Floats | None = None) -> dict[str, Any]:
         """All metrics by name; ROC-AUC and PR-AUC also for each class."""
-        return report(targets, predictions)
+        return report(targets, predictions, thresholds)
 
 
 def classification_loss(logits: Tensor, y: Tensor, weight: Tensor) -> Tensor:

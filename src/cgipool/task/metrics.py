@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from cgipool.data.catalogue import CATALOGUE
 from cgipool.data.graphs import GraphSet
 from cgipool.errors import UserError, excerpt, rounded, unknown
+from cgipool.task.decisions import class_of, ones_in
 
 Floats = NDArray[np.floating]
 Ints = NDArray[np.integer]
@@ -143,14 +144,15 @@ def described(metric: str, value: float | None, digits: int = 1) -> str:
     return f"{known.title} {rounded(100 * value, digits)} %" if known.percent else f"{known.title} {value:.3f}"
 
 
-def report(y: Ints, p: Floats) -> dict[str, Any]:
+def report(y: Ints, p: Floats, thresholds: Doubles | None = None) -> dict[str, Any]:
     """Return all metrics of classes [n] and probabilities [n, C] by name.
 
-    A value is None if it is not defined, such as ROC-AUC if all graphs have the same class.
+    A value is None if it is not defined, such as ROC-AUC if all graphs have the same class. `thresholds` (decisions.py)
+    change which class counts as predicted.
     """
     from sklearn.metrics import average_precision_score, log_loss, matthews_corrcoef, recall_score, roc_auc_score
 
-    guess, classes = p.argmax(1), p.shape[1]
+    guess, classes = class_of(p, thresholds), p.shape[1]
     right, present = guess == y, np.unique(y)
     areas = {"roc_auc": _per_class(y, p, roc_auc_score), "pr_auc": _per_class(y, p, average_precision_score)}
     both = len(np.union1d(present, guess)) > 1  # otherwise scikit-learn warns
@@ -161,7 +163,7 @@ def report(y: Ints, p: Floats) -> dict[str, Any]:
         **{name: _over_classes(values) for name, values in areas.items()},
         "log_loss": float(log_loss(y, p, labels=range(classes))) if classes > 1 else 0.0,
         "brier": brier(p, y[:, None] == np.arange(classes)) / (2 if classes == 2 else 1),
-        "ece": calibration_error(p.max(1), right),
+        "ece": calibration_error(p.max(1), p.argmax(1) == y),
         PER_CLASS: areas,
     }
 
@@ -184,10 +186,11 @@ def _over_classes(areas: list[float | None]) -> float | None:
     return known[1] if len(areas) == 2 else float(np.mean(known))
 
 
-def label_report(targets: Doubles, p: Doubles) -> dict[str, Any]:
+def label_report(targets: Doubles, p: Doubles, thresholds: Doubles | None = None) -> dict[str, Any]:
     """All metrics of 0/1 columns [n, T] with NaN where unknown: the mean over columns, and each column's.
 
-    ROC-AUC, PR-AUC and balanced accuracy are means over the columns that have both values.
+    ROC-AUC, PR-AUC and balanced accuracy are means over the columns that have both values. `thresholds` (decisions.py)
+    change which value counts as predicted.
     """
     from sklearn.metrics import average_precision_score, balanced_accuracy_score, log_loss, roc_auc_score
 
@@ -197,13 +200,18 @@ def label_report(targets: Doubles, p: Doubles) -> dict[str, Any]:
     metrics: dict[str, Callable[[Doubles, Doubles], float | None]] = {
         "roc_auc": of_both(roc_auc_score),
         "pr_auc": of_both(average_precision_score),
-        "accuracy": lambda y, p: float(np.mean((p > 0.5) == y)),
-        "balanced_accuracy": of_both(lambda y, p: balanced_accuracy_score(y, p > 0.5)),
         "log_loss": lambda y, p: float(log_loss(y, p, labels=[0.0, 1.0])),
         "brier": lambda y, p: float(np.mean((p - y) ** 2)),
         "ece": lambda y, p: calibration_error(p, y == 1),
     }
-    return _over_columns(targets, p, metrics)
+    decided: dict[str, Callable[[Doubles, Doubles], float | None]] = {
+        "accuracy": lambda y, guess: float(np.mean(guess == y)),
+        "balanced_accuracy": of_both(balanced_accuracy_score),
+    }
+    parts = _over_columns(targets, p, metrics), _over_columns(targets, ones_in(p, thresholds).astype(float), decided)
+    every, each = ({**parts[0], **parts[1]}, {**parts[0].get(PER_COLUMN, {}), **parts[1].get(PER_COLUMN, {})})
+    named = {name: every[name] for name in METRICS["multilabel"]}
+    return named | ({PER_COLUMN: {name: each[name] for name in named}} if each else {})
 
 
 def value_report(targets: Doubles, predicted: Doubles) -> dict[str, Any]:

@@ -68,6 +68,6 @@ class MultiLabel(ColumnTask):
         """The probability of 1 in each column."""
         return torch.sigmoid(output.double())
 
-    def evaluate(self, targets: NDArray[Any], predictions: Floats) -> dict[str, Any]:
+    def evaluate(self, targets: NDArray[Any], predictions: Floats, thresholds: Floats | None = None) -> dict[str, Any]:
         """The mean of each metric over the columns where it is defined, and its value for each column."""
-        return label_report(targets, predictions)
+        return label_report(targets, predictions, thresholds)

@@ -58,6 +58,6 @@ class Regression(ColumnTask):
         mean, deviation = constants.double().unbind(-2)
         return output.double() * deviation.unsqueeze(-2) + mean.unsqueeze(-2)
 
-    def evaluate(self, targets: NDArray[Any], predictions: Floats) -> dict[str, Any]:
+    def evaluate(self, targets: NDArray[Any], predictions: Floats, thresholds: Floats | None = None) -> dict[str, Any]:
         """The mean of each metric over columns and, for several columns, its value for each."""
         return value_report(targets, predictions)
