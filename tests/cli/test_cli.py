@@ -281,6 +281,15 @@ def test_of_a_gpu_that_is_not_there_the_reason_is_told(monkeypatch: pytest.Monke
             check_device(device)
 
 
+def test_of_a_pytorch_without_cuda_it_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("Torch not compiled with CUDA enabled")  # as torch words it
+
+    monkeypatch.setattr("torch.zeros", fail)
+    with pytest.raises(UserError, match=r"^device 'cuda' cannot be used: PyTorch \S+ is built without CUDA; install a"):
+        check_device("cuda")
+
+
 @pytest.mark.parametrize(
     ("option", "value", "least"),
     [

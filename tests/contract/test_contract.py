@@ -54,7 +54,7 @@ def test_a_sound_pool_of_ones_own() -> None:
         (broken.Rolled, "aligned", "features of dropped nodes must be 0"),
         (broken.Shuffled, "edge data", "the remaining edges have the data of other edges"),
         (broken.WrongSize, "aligned", "sizes must be the number of living nodes"),
-        (broken.First, "node order", "the logits change with the order of the nodes"),
+        (broken.First, "node order", "the order of the nodes, as they do if scores of different nodes tie"),
         (broken.Forgetful, "save and load", "the state_dict does not contain everything"),
         (broken.Constant, "overfits", "of 32 graphs of motifs are classified correctly after"),
         (broken.RaisesWithoutEdges, "batch", "LookupError: no edges (tests/contract/broken.py:"),

@@ -183,6 +183,18 @@ def test_names_are_text_everywhere(browser: Browser, tmp_path: Path, models: lis
         assert view.locator("img[src=x]").count() == 0
 
 
+@pytest.mark.parametrize("width", [900, 1000, 1280])
+def test_beside_the_drawing_the_table_has_room_for_all_columns(
+    width: int, browser: Browser, tmp_path: Path, explained: list[Explanation]
+) -> None:
+    path = tmp_path / "one.html"
+    path.write_text(page(explained[:1]), encoding="utf-8")
+    for view in visited(browser.new_page(viewport={"width": width, "height": 800}), path):
+        table, drawing = (view.locator(what).first for what in (".counts .scroll", ".drawn"))
+        assert table.evaluate("box => box.scrollWidth <= box.clientWidth")
+        assert table.bounding_box()["x"] > drawing.bounding_box()["x"], "it is beside it"
+
+
 def test_a_graph_of_one_node(browser: Browser, tmp_path: Path, models: list[Path]) -> None:
     one = GraphSet.from_edges("one", [1], np.empty(0, int), np.empty(0, int), [0])
     path = tmp_path / "one.html"

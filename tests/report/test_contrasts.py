@@ -121,6 +121,9 @@ def test_the_forest_has_a_panel_per_family_and_a_row_per_method(three: Path) -> 
     assert [line.get_xdata()[0] for line in diamonds] == pytest.approx([-c.pooled.difference for c in view.contrasts])
     assert not [line for line in figure.axes[1].get_lines() if line.get_marker() == "D"], "one data set has no mean"
     assert figure.axes[0].get_xlim() == figure.axes[1].get_xlim()
+    assert "thin, from the top: named: NCI1, NCI109" in figure.get_supxlabel()
+    figure = drawn(draw_forest(shown(three, "three", Analysis(contrasts={one: [one] for one in FAMILY}))))
+    assert "thin" not in figure.get_supxlabel(), "each panel has one data set"
     assert "forest" in figures_of(view)
 
 

@@ -37,7 +37,7 @@ def node_order(name: str) -> str:
             if not torch.equal(logits, logits_of(model, batch_of(graphs, key=1))):
                 raise NotApplicable("draws random numbers in evaluation mode, which depend on the position of a node")
             must_agree(
-                "the logits change with the order of the nodes (or scores tie)",
+                "the logits change with the order of the nodes, as they do if scores of different nodes tie",
                 logits_of(model, batch_of(relabelled(graphs, seed))),
                 logits,
             )

@@ -45,7 +45,8 @@ def draw_forest(view: View) -> Figure | None:
     note = (
         f"method minus no pooling, {view.metric.title}, {unit(view.metric)}; {better} is better · 95 % intervals for "
     )
-    note += f"new graphs like these\nthin, from the top: {order}"
+    lines = "thin, from the top: " if deep > 1 else ""
+    note += f"new graphs like these\n{lines}{order}"
     note += " · diamond: their mean" if deep > 1 else ""
     figure.supxlabel(note, fontsize=8, color=INK)
     return figure

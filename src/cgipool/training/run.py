@@ -209,6 +209,8 @@ def check_device(device: str) -> None:
     except (RuntimeError, AssertionError, ValueError) as error:
         gpu = re.fullmatch(r"cuda(:\d+)?", str(device))
         reason = str(error).splitlines()[0] if gpu else "it must be cpu, cuda or cuda:N"
+        if gpu and "not compiled with CUDA" in reason:  # torch's words do not say what to do
+            reason = f"PyTorch {torch.__version__} is built without CUDA; install a CUDA build from pytorch.org"
         raise UserError(f"device {str(device)!r} cannot be used: {reason}") from None
 
 
