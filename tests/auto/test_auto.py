@@ -4,6 +4,7 @@ import json
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -378,13 +379,28 @@ def test_accuracy_needs_no_thresholds(graphs: GraphSet) -> None:
     assert "thresholds" not in fit_auto(graphs, budget=60.0, candidates=few("majority", "wl")).model.about
 
 
-def test_the_interval_of_a_perfect_estimate_has_a_width(graphs: GraphSet) -> None:
-    class Perfect:
-        thresholds = None
-        task = task_of(graphs)
-        labels_of = staticmethod(lambda held: held.y)
-        predictions = staticmethod(lambda held: np.eye(held.n_classes)[held.y])
+def answering(graphs: GraphSet, targets: np.ndarray, answers: np.ndarray, thresholds: object = None) -> object:
+    """A stand-in for a model that gives these answers for graphs with these targets."""
+    return SimpleNamespace(
+        thresholds=thresholds,
+        task=task_of(graphs),
+        labels_of=lambda held: targets,
+        predictions=lambda held: answers,
+    )
 
-    found = fitting.estimated(Perfect(), graphs, "accuracy")
+
+def test_the_interval_of_a_perfect_estimate_has_a_width(graphs: GraphSet) -> None:
+    perfect = answering(graphs, graphs.y, np.eye(graphs.n_classes)[graphs.y])
+    found = fitting.estimated(perfect, graphs, "accuracy")
     assert found["accuracy"] == 1.0
     assert 0.9 < found["low"] < 1.0 == found["high"]
+
+
+@pytest.mark.parametrize("metric", ["mcc", "balanced_accuracy"])
+def test_the_interval_of_an_estimate_follows_the_thresholds(metric: str) -> None:
+    rare = rare_classes(12)
+    p = 0.1 + 0.2 * (rare.y == 1)
+    p[np.flatnonzero(rare.y == 1)[0]] = 0.1
+    model = answering(rare, rare.y, np.stack([1.0 - p, p], 1), np.array([0.8, 0.2]))
+    found = fitting.estimated(model, rare, metric)
+    assert found["low"] < found[metric] <= found["high"]

@@ -6,6 +6,7 @@ from sklearn.metrics import balanced_accuracy_score, matthews_corrcoef
 
 from cgipool.task.decisions import best_thresholds, class_of, ones_in, thresholds_in
 from cgipool.task.metrics import PER_COLUMN, label_report, report
+from cgipool.task.registry import task_named
 
 
 def rare(seed: int, n: int = 300, digits: int = 12) -> tuple[np.ndarray, np.ndarray]:
@@ -85,3 +86,16 @@ def test_thresholds_of_a_file_that_are_not_valid_are_none(value: object) -> None
 
 def test_thresholds_of_a_file() -> None:
     assert thresholds_in([0.9, 0.1], 2) == pytest.approx([0.9, 0.1])
+
+
+@pytest.mark.parametrize("task", ["classification", "multilabel"])
+def test_single_metrics_follow_the_thresholds_as_all_of_them_do(task: str) -> None:
+    (y, p), (z, q) = rare(3), rare(4)
+    named = task_named(task, ("a", "b"))
+    targets = y if task == "classification" else np.stack([y, z], 1).astype(float)
+    answers, cuts = (1.0 - p, np.array([0.8, 0.2])) if task == "classification" else (q, np.array([0.15, 0.2]))
+    answers = np.stack([answers, p], 1) if task == "classification" else np.stack([p, answers], 1)
+    every = named.evaluate(targets, answers, cuts)
+    for metric in named.metrics:
+        assert named.value(metric, targets, answers, thresholds=cuts) == pytest.approx(every[metric], abs=1e-6)
+    assert named.value("balanced_accuracy", targets, answers) < every["balanced_accuracy"]

@@ -167,7 +167,7 @@ def estimated(
     positive = None if classes is None else classes.positive
     for _ in range(DRAWS):
         ids = generator.integers(held.n_graphs, size=held.n_graphs)
-        value = model.task.value(metric, targets[ids], answers[ids], positive)
+        value = model.task.value(metric, targets[ids], answers[ids], positive, model.thresholds)
         if not math.isnan(value):
             values.append(value)
     low, high = np.quantile(values, [0.025, 0.975]).tolist() if values else (None, None)

@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 Floats = NDArray[np.floating]
 Doubles = NDArray[np.float64]
 
+OF_DECISIONS = ("accuracy", "balanced_accuracy", "mcc")
+"""Metrics that depend on the thresholds."""
+
 FEWEST = 5
 """Fewer graphs of either value are too few to choose a threshold by."""
 
@@ -25,6 +28,11 @@ def class_of(p: Floats, thresholds: Doubles | None = None) -> NDArray[np.int64]:
 def ones_in(p: Floats, thresholds: Doubles | None = None) -> NDArray[np.bool_]:
     """[n, T] whether 1 is predicted."""
     return p > (0.5 if thresholds is None else thresholds)
+
+
+def decided(p: Floats, thresholds: Doubles, classes: bool) -> Doubles:
+    """The predictions of `class_of` or `ones_in` in place of the probabilities: 1 for what is predicted, else 0."""
+    return np.eye(p.shape[1])[class_of(p, thresholds)] if classes else ones_in(p, thresholds).astype(np.float64)
 
 
 def best_thresholds(targets: NDArray[Any], p: Floats) -> list[float] | None:
