@@ -27,6 +27,7 @@ from cgipool.data import GraphSet
 from cgipool.errors import UserError
 from cgipool.inference.fitted import FittedModel
 from cgipool.pool import METHODS
+from cgipool.task.metrics import classes_of
 from cgipool.task.registry import task_of
 from cgipool.training.folder import alone_in
 from cgipool.training.recipe import Recipe
@@ -391,7 +392,7 @@ def answering(graphs: GraphSet, targets: np.ndarray, answers: np.ndarray, thresh
 
 def test_the_interval_of_a_perfect_estimate_has_a_width(graphs: GraphSet) -> None:
     perfect = answering(graphs, graphs.y, np.eye(graphs.n_classes)[graphs.y])
-    found = fitting.estimated(perfect, graphs, "accuracy")
+    found = fitting.estimated(perfect, graphs, "accuracy", classes_of(graphs))
     assert found["accuracy"] == 1.0
     assert 0.9 < found["low"] < 1.0 == found["high"]
 
@@ -404,3 +405,17 @@ def test_the_interval_of_an_estimate_follows_the_thresholds(metric: str) -> None
     model = answering(rare, rare.y, np.stack([1.0 - p, p], 1), np.array([0.8, 0.2]))
     found = fitting.estimated(model, rare, metric)
     assert found["low"] < found[metric] <= found["high"]
+
+
+def test_the_interval_of_an_accuracy_over_columns_knows_how_few_values_are_known(graphs: GraphSet) -> None:
+    """The mean over columns is no share of the graphs, and a graph without known values adds nothing."""
+    draw = np.random.default_rng(0)
+    values = draw.integers(0, 2, (len(graphs), 2)).astype(float)
+    values[8:] = np.nan
+    columns = graphs.with_targets(values, None, "multilabel")
+    model = answering(columns, values, draw.random(values.shape))
+    found = fitting.estimated(model, columns, "accuracy")
+    assert found["low"] < found["accuracy"] < found["high"]
+    assert found["high"] - found["low"] > 0.3
+    model.labels_of = lambda held: np.full_like(values, np.nan)
+    assert fitting.estimated(model, columns, "accuracy")["low"] is None
