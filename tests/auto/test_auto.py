@@ -23,6 +23,7 @@ from cgipool.auto.page import auto_page
 from cgipool.auto.rare import has_rare_classes, rare_candidates, with_rare_candidates
 from cgipool.auto.search import AutoSearch
 from cgipool.cli import main
+from cgipool.cli.describe import _thresholds
 from cgipool.data import GraphSet
 from cgipool.errors import UserError
 from cgipool.inference.fitted import FittedModel
@@ -374,6 +375,14 @@ def test_a_rare_class_is_predicted(tmp_path: Path, capsys: pytest.CaptureFixture
     assert json.loads(capsys.readouterr().out)["accuracy"] == pytest.approx(np.mean((p > low) == rare.y))
     assert main(["describe", str(tmp_path / "model.safetensors")]) == 0
     assert f"clique from a probability of {100 * low:.1f} %" in capsys.readouterr().out
+
+
+def test_thresholds_of_one_half_are_not_told() -> None:
+    labels = SimpleNamespace(columns=("a", "b"))
+    model = SimpleNamespace(thresholds=np.array([0.5, 0.2]), task=labels, task_name="multilabel")
+    assert _thresholds(model) == "b from a probability of 20.0 %"
+    model.thresholds = np.array([0.5, 0.5])
+    assert _thresholds(model) == ""
 
 
 def test_accuracy_needs_no_thresholds(graphs: GraphSet) -> None:

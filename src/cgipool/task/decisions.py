@@ -37,14 +37,16 @@ def decided(p: Floats, thresholds: Doubles, classes: bool) -> Doubles:
 
 def best_thresholds(targets: NDArray[Any], p: Floats) -> list[float] | None:
     """The thresholds with the highest Matthews correlation, from classes [n] or columns [n, T] with NaN where unknown.
-    None for more than two classes."""
+    None for more than two classes, or if all are one half."""
     if targets.ndim == 2:
         known = ~np.isnan(targets)
-        return [_best(y[k] > 0.5, values[k]) for y, values, k in zip(targets.T, p.T, known.T, strict=True)]
-    if p.shape[1] != 2:
+        found = [_best(y[k] > 0.5, values[k]) for y, values, k in zip(targets.T, p.T, known.T, strict=True)]
+    elif p.shape[1] == 2:
+        threshold = _best(targets == 1, p[:, 1])
+        found = [1.0 - threshold, threshold]
+    else:
         return None
-    threshold = _best(targets == 1, p[:, 1])
-    return [1.0 - threshold, threshold]
+    return found if any(value != 0.5 for value in found) else None
 
 
 def _best(y: NDArray[np.bool_], p: Floats) -> float:
