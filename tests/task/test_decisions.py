@@ -60,6 +60,30 @@ def test_a_correlation_that_chance_can_give_leaves_one_half() -> None:
     assert found[0] == 0.5 > found[1], "the other column has its own"
 
 
+@pytest.mark.parametrize(("n", "share"), [(100, 0.1), (1000, 0.05), (1000, 0.5)])
+def test_random_predictions_seldom_have_a_threshold(n: int, share: float) -> None:
+    """The best of many correlations is high by chance much more often than a single one."""
+    draw = np.random.default_rng(0)
+    chosen = 0
+    for _ in range(100):
+        y, p = (draw.random(n) < share).astype(int), draw.random(n)
+        chosen += best_thresholds(y, np.stack([1.0 - p, p], 1)) is not None
+    assert chosen <= 18
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_threshold_may_be_near_to_0_or_1(turned: bool) -> None:
+    """Networks that are too sure give a rare class tiny probabilities, which still rank the graphs."""
+    y = (np.arange(120) < 10).astype(int)
+    p = np.where(y == 1, 1e-8, 1e-10)
+    both = np.stack([1.0 - p, p], 1)
+    y, both = (1 - y, both[:, ::-1]) if turned else (y, both)
+    thresholds = best_thresholds(y, both)
+    assert thresholds is not None
+    assert thresholds_in(thresholds, 2) is not None
+    assert class_of(both, np.array(thresholds)).tolist() == y.tolist()
+
+
 def test_equal_probabilities_and_three_classes_have_no_threshold() -> None:
     y = np.arange(300) % 2
     assert best_thresholds(y, np.full((300, 2), 0.5)) is None
