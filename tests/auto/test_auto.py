@@ -317,6 +317,33 @@ def test_a_model_is_never_worse_than_the_baseline(graphs: GraphSet, tmp_path: Pa
     assert "A constant guess" not in auto_page(found)
 
 
+def test_a_metric_that_some_folds_lack_ends_in_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With three graphs of a class, some folds have none: the intervals and the curve are those of the others."""
+    monkeypatch.setattr(curving, "CURVE", (0.5,))
+    graphs = load_dataset("motifs").subset(range(60))
+    graphs = graphs.relabelled((np.arange(60) % 20 == 0).astype(int), ("no", "yes"))
+    found = fit_auto(graphs, tmp_path / "s", budget=1e4, candidates=few("wl", "wl-oa"))
+    assert found.estimate["metric"] == "pr_auc"
+    assert len(found.table) == 2
+    assert 0 < found.curve_folds < FOLDS
+    assert all(np.isfinite(score) for _, score in found.curve)
+
+
+def test_a_curve_that_fails_leaves_the_model(graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = searching.train
+
+    def train(*given: object, out: Path, **more: object) -> object:
+        if "share" in out.name:
+            raise UserError("the training failed with fewer graphs")
+        return real(*given, out=out, **more)
+
+    monkeypatch.setattr(curving, "CURVE", (0.5,))
+    monkeypatch.setattr(searching, "train", train)
+    found = fit_auto(graphs, tmp_path / "s", budget=1e4, candidates=few(BASELINE, "wl"))
+    assert found.table[0]["name"] == "wl"
+    assert (found.curve, found.curve_folds) == ([], 0)
+
+
 def test_areas_are_those_of_the_rare_class(tmp_path: Path) -> None:
     turned = rare_classes(12)
     turned = turned.relabelled(1 - turned.y, ("clique", "other"))

@@ -205,8 +205,9 @@ def _table(search: AutoSearch, found: Found, counts: dict[int, int]) -> list[dic
 
 
 def _by_fold(search: AutoSearch, found: Found, trial: Attempt) -> dict[int, float]:
-    """The metric of a trial on each fold that all finalists finished."""
-    return {fold: search.score([fold], trial.answers) for fold in found.folds}
+    """The metric of a trial on each fold that all finalists finished, without folds where it is not defined."""
+    scores = {fold: search.score([fold], trial.answers) for fold in found.folds}
+    return {fold: score for fold, score in scores.items() if not math.isnan(score)}
 
 
 def seconds_of(budget: str | float) -> float:
