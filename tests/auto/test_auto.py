@@ -142,6 +142,7 @@ def test_the_model_of_a_search(graphs: GraphSet, tmp_path: Path, monkeypatch: py
     page = auto_page(found)
     assert "What was tried" in page
     assert "Would more labels help?" in page
+    assert "A constant prediction, which ignores the graphs, has" in page
     assert page.count("<figure") == min(6, int((found.crossed.predictions.argmax(1) != found.crossed.targets).sum()))
     assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "")
 
@@ -249,6 +250,7 @@ def test_what_was_decided_survives_a_kill(graphs: GraphSet, tmp_path: Path, monk
 def test_a_spent_budget_still_gives_a_model(graphs: GraphSet, tmp_path: Path) -> None:
     found = fit_auto(graphs, tmp_path / "s", budget=0.01, candidates=few(BASELINE, "wl", "none", "cgi"))
     assert found.table[0]["name"] == "wl"
+    assert [row["name"] for row in found.table if row["final"]] == ["wl"], "the baseline is not blended in"
     assert [row["note"] for row in found.table if row["name"] in ("none", "cgi")] == [
         "not tried: the budget was spent"
     ] * 2
@@ -314,7 +316,7 @@ def test_a_model_is_never_worse_than_the_baseline(graphs: GraphSet, tmp_path: Pa
     assert score[BASELINE] < score["wl-oa"]
     assert found.table[0]["name"] == BASELINE
     assert found.crossed.metrics["rmse"] <= score[BASELINE]
-    assert "A constant guess" not in auto_page(found)
+    assert "A constant prediction" not in auto_page(found)
 
 
 def test_a_metric_that_some_folds_lack_ends_in_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -295,7 +295,8 @@ class AutoSearch:
         """The finalists, sorted by their scores on the folds that all of them finished, then the others."""
         finalists = [trial for trial in finalists if trial.answers]
         if not finalists:  # the budget ended in the first rung: classical methods were trained in full there
-            finalists = [trial for trial in self.trials if trial.answers]
+            finished = [trial for trial in self.trials if trial.answers]
+            finalists = [trial for trial in finished if not trial.candidate.is_baseline] or finished
         complete = common_folds(finalists)
         best = max(finalists, key=lambda trial: self.better(self.score(complete, trial.answers)))
         finalists = [trial for trial in finalists if len(trial.answers) >= len(best.answers) - 1]  # not far behind it
