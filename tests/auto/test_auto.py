@@ -4,6 +4,7 @@ import json
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,10 +23,12 @@ from cgipool.auto.page import auto_page
 from cgipool.auto.rare import has_rare_classes, rare_candidates, with_rare_candidates
 from cgipool.auto.search import AutoSearch
 from cgipool.cli import main
+from cgipool.cli.describe import _thresholds
 from cgipool.data import GraphSet
 from cgipool.errors import UserError
 from cgipool.inference.fitted import FittedModel
 from cgipool.pool import METHODS
+from cgipool.task.metrics import classes_of
 from cgipool.task.registry import task_of
 from cgipool.training.folder import alone_in
 from cgipool.training.recipe import Recipe
@@ -139,6 +142,7 @@ def test_the_model_of_a_search(graphs: GraphSet, tmp_path: Path, monkeypatch: py
     page = auto_page(found)
     assert "What was tried" in page
     assert "Would more labels help?" in page
+    assert "A constant prediction, which ignores the graphs, has" in page
     assert page.count("<figure") == min(6, int((found.crossed.predictions.argmax(1) != found.crossed.targets).sum()))
     assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "")
 
@@ -172,6 +176,22 @@ def test_a_search_goes_on_where_it_stopped(graphs: GraphSet, tmp_path: Path, mon
     assert [row["score"] for row in one.table] == [row["score"] for row in whole.table]
     with pytest.raises(UserError, match="holds a search with other data or settings"):
         fit_auto(graphs, tmp_path / "s", budget=1e4, candidates=few(BASELINE, "topk"))
+
+
+def test_a_search_of_an_earlier_version_goes_on(
+    graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had the average of the recipe, however few the steps, and did not note it."""
+    tried = [*few(BASELINE), Candidate("none", "none", SMALL.but(average=0.99))]
+    with monkeypatch.context() as then:
+        then.setattr(searching, "AVERAGED", 0.0)
+        one = fit_auto(graphs, tmp_path / "s", budget=1e4, candidates=tried)
+    state = json.loads((tmp_path / "s" / "search.json").read_text())
+    assert set(state.pop("averages").values()) == {0.99}
+    (tmp_path / "s" / "search.json").write_text(json.dumps(state))
+    again = fit_auto(graphs, tmp_path / "s", budget=1e4, candidates=tried)
+    assert [row["note"] for row in again.table if row["name"] == "none"] == [""]
+    assert [row["score"] for row in again.table] == [row["score"] for row in one.table]
 
 
 def test_a_candidate_that_fails_does_not_end_the_search(graphs: GraphSet, tmp_path: Path) -> None:
@@ -246,6 +266,7 @@ def test_what_was_decided_survives_a_kill(graphs: GraphSet, tmp_path: Path, monk
 def test_a_spent_budget_still_gives_a_model(graphs: GraphSet, tmp_path: Path) -> None:
     found = fit_auto(graphs, tmp_path / "s", budget=0.01, candidates=few(BASELINE, "wl", "none", "cgi"))
     assert found.table[0]["name"] == "wl"
+    assert [row["name"] for row in found.table if row["final"]] == ["wl"], "the baseline is not blended in"
     assert [row["note"] for row in found.table if row["name"] in ("none", "cgi")] == [
         "not tried: the budget was spent"
     ] * 2
@@ -311,7 +332,34 @@ def test_a_model_is_never_worse_than_the_baseline(graphs: GraphSet, tmp_path: Pa
     assert score[BASELINE] < score["wl-oa"]
     assert found.table[0]["name"] == BASELINE
     assert found.crossed.metrics["rmse"] <= score[BASELINE]
-    assert "A constant guess" not in auto_page(found)
+    assert "A constant prediction" not in auto_page(found)
+
+
+def test_a_metric_that_some_folds_lack_ends_in_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With three graphs of a class, some folds have none: the intervals and the curve are those of the others."""
+    monkeypatch.setattr(curving, "CURVE", (0.5,))
+    graphs = load_dataset("motifs").subset(range(60))
+    graphs = graphs.relabelled((np.arange(60) % 20 == 0).astype(int), ("no", "yes"))
+    found = fit_auto(graphs, tmp_path / "s", budget=1e4, candidates=few("wl", "wl-oa"))
+    assert found.estimate["metric"] == "pr_auc"
+    assert len(found.table) == 2
+    assert 0 < found.curve_folds < FOLDS
+    assert all(np.isfinite(score) for _, score in found.curve)
+
+
+def test_a_curve_that_fails_leaves_the_model(graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = searching.train
+
+    def train(*given: object, out: Path, **more: object) -> object:
+        if "share" in out.name:
+            raise UserError("the training failed with fewer graphs")
+        return real(*given, out=out, **more)
+
+    monkeypatch.setattr(curving, "CURVE", (0.5,))
+    monkeypatch.setattr(searching, "train", train)
+    found = fit_auto(graphs, tmp_path / "s", budget=1e4, candidates=few(BASELINE, "wl"))
+    assert found.table[0]["name"] == "wl"
+    assert (found.curve, found.curve_folds) == ([], 0)
 
 
 def test_areas_are_those_of_the_rare_class(tmp_path: Path) -> None:
@@ -374,17 +422,54 @@ def test_a_rare_class_is_predicted(tmp_path: Path, capsys: pytest.CaptureFixture
     assert f"clique from a probability of {100 * low:.1f} %" in capsys.readouterr().out
 
 
+def test_thresholds_of_one_half_are_not_told() -> None:
+    labels = SimpleNamespace(columns=("a", "b"))
+    model = SimpleNamespace(thresholds=np.array([0.5, 0.2]), task=labels, task_name="multilabel")
+    assert _thresholds(model) == "b from a probability of 20.0 %"
+    model.thresholds = np.array([0.5, 0.5])
+    assert _thresholds(model) == ""
+
+
 def test_accuracy_needs_no_thresholds(graphs: GraphSet) -> None:
     assert "thresholds" not in fit_auto(graphs, budget=60.0, candidates=few("majority", "wl")).model.about
 
 
-def test_the_interval_of_a_perfect_estimate_has_a_width(graphs: GraphSet) -> None:
-    class Perfect:
-        thresholds = None
-        task = task_of(graphs)
-        labels_of = staticmethod(lambda held: held.y)
-        predictions = staticmethod(lambda held: np.eye(held.n_classes)[held.y])
+def answering(graphs: GraphSet, targets: np.ndarray, answers: np.ndarray, thresholds: object = None) -> object:
+    """A stand-in for a model that gives these answers for graphs with these targets."""
+    return SimpleNamespace(
+        thresholds=thresholds,
+        task=task_of(graphs),
+        labels_of=lambda held: targets,
+        predictions=lambda held: answers,
+    )
 
-    found = fitting.estimated(Perfect(), graphs, "accuracy")
+
+def test_the_interval_of_a_perfect_estimate_has_a_width(graphs: GraphSet) -> None:
+    perfect = answering(graphs, graphs.y, np.eye(graphs.n_classes)[graphs.y])
+    found = fitting.estimated(perfect, graphs, "accuracy", classes_of(graphs))
     assert found["accuracy"] == 1.0
     assert 0.9 < found["low"] < 1.0 == found["high"]
+
+
+@pytest.mark.parametrize("metric", ["mcc", "balanced_accuracy"])
+def test_the_interval_of_an_estimate_follows_the_thresholds(metric: str) -> None:
+    rare = rare_classes(12)
+    p = 0.1 + 0.2 * (rare.y == 1)
+    p[np.flatnonzero(rare.y == 1)[0]] = 0.1
+    model = answering(rare, rare.y, np.stack([1.0 - p, p], 1), np.array([0.8, 0.2]))
+    found = fitting.estimated(model, rare, metric)
+    assert found["low"] < found[metric] <= found["high"]
+
+
+def test_the_interval_of_an_accuracy_over_columns_knows_how_few_values_are_known(graphs: GraphSet) -> None:
+    """The mean over columns is no share of the graphs, and a graph without known values adds nothing."""
+    draw = np.random.default_rng(0)
+    values = draw.integers(0, 2, (len(graphs), 2)).astype(float)
+    values[8:] = np.nan
+    columns = graphs.with_targets(values, None, "multilabel")
+    model = answering(columns, values, draw.random(values.shape))
+    found = fitting.estimated(model, columns, "accuracy")
+    assert found["low"] < found["accuracy"] < found["high"]
+    assert found["high"] - found["low"] > 0.3
+    model.labels_of = lambda held: np.full_like(values, np.nan)
+    assert fitting.estimated(model, columns, "accuracy")["low"] is None

@@ -272,6 +272,8 @@ def test_a_search_by_another_metric(sets: Path, tmp_path: Path, capsys: pytest.C
         "[space]\nlr = [0.001, 0.00001]\n[[rung]]\nsettings = 2\nsplits = 2\n"
     )
     command = ["study", "search", str(tmp_path / "search.toml"), "--metric", "spearman"]
+    assert main([*command[:-2], "--store", str(tmp_path / "store")]) == 0  # its records lack the other metric
+    capsys.readouterr()
     assert main([*command, "--store", str(tmp_path / "store")]) == 0
     told = capsys.readouterr()
     assert "validation Spearman ± SE" in told.out
@@ -302,7 +304,8 @@ def test_what_a_search_by_a_metric_refuses(sets: Path) -> None:
     assert search_of(given).metric_name == "rmse"
     assert search_of(given).space.base.stop_by == "loss"
     assert search_of(given | {"metric": "mae"}).space.base.stop_by == "mae"
-    for more in ({"base": {"stop_by": "r2"}}, {"space": {"stop_by": ["loss", "mae"]}}):
+    both = {"base": {"stop_by": "mae"}, "space": {"stop_by": ["loss", "mae"]}}  # a trial would lack the metric
+    for more in ({"base": {"stop_by": "r2"}}, {"space": {"stop_by": ["loss", "mae"]}}, both):
         with pytest.raises(UserError, match="a search by 'mae' also stops by it"):
             search_of(given | {"metric": "mae"} | more)
     with pytest.raises(UserError, match="metric must be a string"):

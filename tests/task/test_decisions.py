@@ -6,6 +6,7 @@ from sklearn.metrics import balanced_accuracy_score, matthews_corrcoef
 
 from cgipool.task.decisions import best_thresholds, class_of, ones_in, thresholds_in
 from cgipool.task.metrics import PER_COLUMN, label_report, report
+from cgipool.task.registry import task_named
 
 
 def rare(seed: int, n: int = 300, digits: int = 12) -> tuple[np.ndarray, np.ndarray]:
@@ -46,18 +47,46 @@ def test_each_column_has_its_own_threshold_from_the_known_values() -> None:
 @pytest.mark.parametrize("ones", [0, 4, 296, 300])
 def test_too_few_of_a_value_leave_the_threshold_at_one_half(ones: int) -> None:
     y = (np.arange(300) < ones).astype(int)
-    assert best_thresholds(y, np.stack([1.0 - rare(0)[1], rare(0)[1]], 1)) == [0.5, 0.5]
+    assert best_thresholds(y, np.stack([1.0 - rare(0)[1], rare(0)[1]], 1)) is None
 
 
 def test_a_correlation_that_chance_can_give_leaves_one_half() -> None:
     y = (np.random.default_rng(0).random(400) < 0.1).astype(int)
     p = np.repeat([0.09, 0.1], 200)
-    assert best_thresholds(y, np.stack([1.0 - p, p], 1)) == [0.5, 0.5]
+    assert best_thresholds(y, np.stack([1.0 - p, p], 1)) is None
+    (z, q), half = rare(0), y.astype(float)
+    found = best_thresholds(np.stack([half[:300], z], 1), np.stack([p[:300], q], 1))
+    assert found is not None
+    assert found[0] == 0.5 > found[1], "the other column has its own"
+
+
+@pytest.mark.parametrize(("n", "share"), [(100, 0.1), (1000, 0.05), (1000, 0.5)])
+def test_random_predictions_seldom_have_a_threshold(n: int, share: float) -> None:
+    """The best of many correlations is high by chance much more often than a single one."""
+    draw = np.random.default_rng(0)
+    chosen = 0
+    for _ in range(100):
+        y, p = (draw.random(n) < share).astype(int), draw.random(n)
+        chosen += best_thresholds(y, np.stack([1.0 - p, p], 1)) is not None
+    assert chosen <= 18
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_threshold_may_be_near_to_0_or_1(turned: bool) -> None:
+    """Networks that are too sure give a rare class tiny probabilities, which still rank the graphs."""
+    y = (np.arange(120) < 10).astype(int)
+    p = np.where(y == 1, 1e-8, 1e-10)
+    both = np.stack([1.0 - p, p], 1)
+    y, both = (1 - y, both[:, ::-1]) if turned else (y, both)
+    thresholds = best_thresholds(y, both)
+    assert thresholds is not None
+    assert thresholds_in(thresholds, 2) is not None
+    assert class_of(both, np.array(thresholds)).tolist() == y.tolist()
 
 
 def test_equal_probabilities_and_three_classes_have_no_threshold() -> None:
     y = np.arange(300) % 2
-    assert best_thresholds(y, np.full((300, 2), 0.5)) == [0.5, 0.5]
+    assert best_thresholds(y, np.full((300, 2), 0.5)) is None
     assert best_thresholds(np.arange(300) % 3, np.full((300, 3), 1 / 3)) is None
 
 
@@ -85,3 +114,16 @@ def test_thresholds_of_a_file_that_are_not_valid_are_none(value: object) -> None
 
 def test_thresholds_of_a_file() -> None:
     assert thresholds_in([0.9, 0.1], 2) == pytest.approx([0.9, 0.1])
+
+
+@pytest.mark.parametrize("task", ["classification", "multilabel"])
+def test_single_metrics_follow_the_thresholds_as_all_of_them_do(task: str) -> None:
+    (y, p), (z, q) = rare(3), rare(4)
+    named = task_named(task, ("a", "b"))
+    targets = y if task == "classification" else np.stack([y, z], 1).astype(float)
+    answers, cuts = (1.0 - p, np.array([0.8, 0.2])) if task == "classification" else (q, np.array([0.15, 0.2]))
+    answers = np.stack([answers, p], 1) if task == "classification" else np.stack([p, answers], 1)
+    every = named.evaluate(targets, answers, cuts)
+    for metric in named.metrics:
+        assert named.value(metric, targets, answers, thresholds=cuts) == pytest.approx(every[metric], abs=1e-6)
+    assert named.value("balanced_accuracy", targets, answers) < every["balanced_accuracy"]

@@ -300,6 +300,10 @@ def test_multi_label_classification_as_scikit_learn_has_it() -> None:
     assert np.isnan(model.score(NETWORKS, np.ones((40, 2)))), "no column has both values"
     with pytest.raises(UserError, match="score needs y, one label for each graph"):
         model.score(NETWORKS)
+    with pytest.raises(UserError, match=r"has no target column '.*', which the model predicts"):
+        model.score(graphs.with_targets(y, ("one", "two"), "multilabel"))
+    with pytest.raises(UserError, match="has targets for classification, but the model is for multilabel"):
+        model.score(motifs(40))
     with pytest.raises(UserError, match=r"y must have 2 columns, as the model predicts; its shape is \(40, 3\)"):
         model.score(NETWORKS, np.ones((40, 3)))
     with pytest.raises(UserError, match="does not use sample_weight"):

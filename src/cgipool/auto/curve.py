@@ -8,6 +8,7 @@ import numpy as np
 from cgipool.auto.attempt import Attempt
 from cgipool.auto.search import AutoSearch, plain
 from cgipool.data.splits import Split, holdout
+from cgipool.errors import UserError
 
 CURVE = (0.25, 0.5)
 """Shares of the training graphs."""
@@ -15,7 +16,7 @@ CURVE = (0.25, 0.5)
 
 def learning_curve(search: AutoSearch, trial: Attempt, folds: Sequence[int]) -> tuple[list[tuple[int, float]], int]:
     """By the number of training graphs, the mean of a trial's metric over folds; and over how many, which is as many as
-    the budget allows. Empty if it does not allow one."""
+    the budget allows, without those where a training fails or the metric is not defined. Empty if none is left."""
     found: list[list[float]] = []
     counts: list[int] = []
     for fold in folds:
@@ -27,10 +28,17 @@ def learning_curve(search: AutoSearch, trial: Attempt, folds: Sequence[int]) -> 
                 break
             part = Split(split.index, split.train[kept], split.val, split.test)
             out = search.folder / f"{plain(trial.candidate.name)}-{fold}-share-{share:g}"
-            answers = search.answers(trial.candidate, trial.recipe or trial.candidate.recipe, part, out, math.inf)
-            row.append(search.score([fold], {fold: answers}))
+            try:
+                answers = search.answers(trial.candidate, trial.recipe or trial.candidate.recipe, part, out, math.inf)
+            except (UserError, MemoryError):  # fewer graphs may be too few; the model itself is finished
+                row.append(math.nan)
+            else:
+                row.append(search.score([fold], {fold: answers}))
         if len(row) < len(CURVE):
             break
-        found.append([*row, search.score([fold], trial.answers)])
+        row.append(search.score([fold], trial.answers))
+        if any(map(math.isnan, row)):
+            continue
+        found.append(row)
         counts = [*map(len, parts), len(split.train)]
     return list(zip(counts, np.mean(found, axis=0).tolist(), strict=True)) if found else [], len(found)

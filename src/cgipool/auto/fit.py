@@ -158,8 +158,8 @@ def _about(search: AutoSearch, found: Found, counts: dict[int, int], validation:
 def estimated(
     model: FittedModel, held: GraphSet, metric: str, classes: Classes | None = None, seed: int = 0
 ) -> dict[str, Any]:
-    """All metrics on the held-out graphs, and a 95 % interval of the one that was optimised: Wilson's for accuracy,
-    else by bootstrap."""
+    """All metrics on the held-out graphs, and a 95 % interval of the one that was optimised: Wilson's for the
+    accuracy of classes, else by bootstrap."""
     targets, answers = model.labels_of(held), model.predictions(held)
     every = shown(model.task.evaluate(targets, answers, model.thresholds), classes)
     found = {name: value for name, value in every.items() if isinstance(value, float)}
@@ -167,11 +167,11 @@ def estimated(
     positive = None if classes is None else classes.positive
     for _ in range(DRAWS):
         ids = generator.integers(held.n_graphs, size=held.n_graphs)
-        value = model.task.value(metric, targets[ids], answers[ids], positive)
+        value = model.task.value(metric, targets[ids], answers[ids], positive, model.thresholds)
         if not math.isnan(value):
             values.append(value)
     low, high = np.quantile(values, [0.025, 0.975]).tolist() if values else (None, None)
-    if metric == "accuracy":  # resampling gives an interval without width where all graphs are right
+    if metric == "accuracy" and classes is not None:  # resampling gives no width where all graphs are right
         low, high = binomtest(round(found[metric] * held.n_graphs), held.n_graphs).proportion_ci(method="wilson")
     return {"graphs": held.n_graphs, "metric": metric, "low": low, "high": high, **found}
 
@@ -205,8 +205,9 @@ def _table(search: AutoSearch, found: Found, counts: dict[int, int]) -> list[dic
 
 
 def _by_fold(search: AutoSearch, found: Found, trial: Attempt) -> dict[int, float]:
-    """The metric of a trial on each fold that all finalists finished."""
-    return {fold: search.score([fold], trial.answers) for fold in found.folds}
+    """The metric of a trial on each fold that all finalists finished, without folds where it is not defined."""
+    scores = {fold: search.score([fold], trial.answers) for fold in found.folds}
+    return {fold: score for fold, score in scores.items() if not math.isnan(score)}
 
 
 def seconds_of(budget: str | float) -> float:

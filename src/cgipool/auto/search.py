@@ -217,11 +217,11 @@ class AutoSearch:
                 left = (RUNGS[1] * self.budget - self.spent) / (FOLDS + 1 if self._has_scores() else 1)
                 if (networks and not trial.scores) or least > left:
                     raise OutOfTime(f"too slow for the budget: an epoch takes {epoch:.2g} s")
-            self._state["epochs"][key] = max(min(wanted, fit), FEWEST_EPOCHS)
+            epochs = self._state["epochs"][key] = max(min(wanted, fit), FEWEST_EPOCHS)
+            steps = epochs * math.ceil(len(self.folds[0].train) / candidate.recipe.batch_size)
+            self._state["averages"][key] = min(candidate.recipe.average, max(0.0, 1.0 - AVERAGED / steps))
             self._note()
-        epochs = self._state["epochs"][key]
-        steps = epochs * math.ceil(len(self.folds[0].train) / candidate.recipe.batch_size)
-        average = min(candidate.recipe.average, max(0.0, 1.0 - AVERAGED / steps))
+        epochs, average = self._state["epochs"][key], self._state["averages"].get(key, candidate.recipe.average)
         return candidate.recipe.but(epochs=epochs, average=average), start + epochs * epoch
 
     def _epoch_seconds(self, candidate: Candidate) -> tuple[float, float]:
@@ -295,7 +295,8 @@ class AutoSearch:
         """The finalists, sorted by their scores on the folds that all of them finished, then the others."""
         finalists = [trial for trial in finalists if trial.answers]
         if not finalists:  # the budget ended in the first rung: classical methods were trained in full there
-            finalists = [trial for trial in self.trials if trial.answers]
+            finished = [trial for trial in self.trials if trial.answers]
+            finalists = [trial for trial in finished if not trial.candidate.is_baseline] or finished
         complete = common_folds(finalists)
         best = max(finalists, key=lambda trial: self.better(self.score(complete, trial.answers)))
         finalists = [trial for trial in finalists if len(trial.answers) >= len(best.answers) - 1]  # not far behind it
@@ -333,13 +334,13 @@ class AutoSearch:
             if not is_free(self.folder):
                 raise UserError(f"{self.folder} is not empty and is not a search; choose another folder")
             self.folder.mkdir(parents=True, exist_ok=True)
-            state = about | {"seconds": 0.0, "epochs": {}, "epoch_seconds": {}}
+            state = about | {"seconds": 0.0, "epochs": {}, "averages": {}, "epoch_seconds": {}}
             write_json(path, state)
             return state
         held = read_json(path)
         if {name: held.get(name) for name in about} != about:
             raise UserError(f"{self.folder} holds a search with other data or settings; --overwrite replaces it")
-        return held
+        return {"averages": {}} | held  # earlier versions had those of the recipes
 
     def _note(self) -> None:
         write_json(self.folder / STATE, self._state | {"seconds": round(self.spent, 3)})

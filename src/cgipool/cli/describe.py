@@ -107,7 +107,7 @@ def _thresholds(model: "FittedModel") -> str:
     pairs = list(zip(model.task.columns, model.thresholds.tolist(), strict=True))
     if model.task_name == "classification":
         pairs = [min(pairs, key=lambda pair: pair[1])]
-    return few([f"{name} from a probability of {100 * value:.1f} %" for name, value in pairs])
+    return few([f"{name} from a probability of {100 * value:.1f} %" for name, value in pairs if value != 0.5])
 
 
 def _said(make: Callable[..., str], *given: Any) -> str:

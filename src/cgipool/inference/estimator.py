@@ -170,7 +170,7 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
             raise UserError("the score of several 0/1 columns does not use sample_weight")
         graphs = self._read(X)
         if y is None:
-            check_targets(X, graphs, ("multilabel",))
+            self._fitted.check_labels(graphs)
         targets = self._fitted.labels_of(graphs) if y is None else numbers_in(y, len(graphs))
         columns = len(self._fitted.target_names)
         if targets.ndim != 2 or targets.shape[1] != columns:

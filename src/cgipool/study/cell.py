@@ -273,8 +273,9 @@ class Cell:
         del recipe["alpha_proteins"]
         protocol = self.protocol.keyed()
         method = method_named(self.method)
-        if method.classical:  # only what it reads: one result for all recipes
-            recipe = {name: value for name, value in recipe.items() if name != "name" and method.reads(name)}
+        if method.classical:  # only what it reads: one result for all recipes. A record holds the metric of stop_by.
+            read = {name for name in recipe if name == "stop_by" or (name != "name" and method.reads(name))}
+            recipe = {name: value for name, value in recipe.items() if name in read}
         name = BY_NEGATIVE.get((self.method, self.recipe.negative), self.method)
         if name != self.method:
             del recipe["negative"]

@@ -184,9 +184,9 @@ def _base(given: dict[str, Any], families: list[str]) -> Recipe:
 
 def _watching(base: Recipe, metric: str, task: str, space: dict[str, Any]) -> Recipe:
     """The base, with early stopping by the metric: only what early stopping watches is known of validation graphs."""
-    if metric == primary_of(task) or base.stop_by == metric:
+    if metric == primary_of(task):
         return base
-    if base.stop_by != "loss" or "stop_by" in space:
+    if base.stop_by not in ("loss", metric) or "stop_by" in space:
         raise UserError(f"a search by {metric!r} also stops by it: leave stop_by out of [base] and [space]")
     return base.but(stop_by=metric)
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from cgipool.data.batch import Batch
 from cgipool.data.graphs import GraphSet
+from cgipool.task.decisions import OF_DECISIONS, decided
 from cgipool.task.metrics import METRICS, Metric
 
 Floats = NDArray[np.float64]
@@ -105,8 +106,17 @@ class Task(ABC):
         """A metric of predictions [B, O], a scalar, NaN if it is not defined. `positive` is the class for ROC-AUC and
         PR-AUC."""
 
-    def value(self, metric: str, targets: NDArray[Any], predictions: Floats, positive: int | None = None) -> float:
+    def value(
+        self,
+        metric: str,
+        targets: NDArray[Any],
+        predictions: Floats,
+        positive: int | None = None,
+        thresholds: NDArray[np.float64] | None = None,
+    ) -> float:
         """One metric of `evaluate`, which is much faster than computing all; NaN if it is not defined."""
+        if thresholds is not None and metric in OF_DECISIONS:
+            predictions = decided(predictions, thresholds, classes=targets.ndim == 1)
         given, nothing = torch.from_numpy(targets), torch.empty(len(targets), 0)
         truth = Truth(given, nothing) if targets.ndim == 1 else Truth(nothing, given)
         answers = torch.from_numpy(np.asarray(predictions, dtype=np.float64))
@@ -118,5 +128,4 @@ class Task(ABC):
 
     @abstractmethod
     def evaluate(self, targets: NDArray[Any], predictions: Floats, thresholds: Floats | None = None) -> dict[str, Any]:
-        """All metrics by name; None for a metric that is not defined. `thresholds`: see
-        decisions.py."""
+        """All metrics by name; None for a metric that is not defined. `thresholds`: see decisions.py."""
