@@ -178,6 +178,22 @@ def test_a_search_goes_on_where_it_stopped(graphs: GraphSet, tmp_path: Path, mon
         fit_auto(graphs, tmp_path / "s", budget=1e4, candidates=few(BASELINE, "topk"))
 
 
+def test_a_search_of_an_earlier_version_goes_on(
+    graphs: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had the average of the recipe, however few the steps, and did not note it."""
+    tried = [*few(BASELINE), Candidate("none", "none", SMALL.but(average=0.99))]
+    with monkeypatch.context() as then:
+        then.setattr(searching, "AVERAGED", 0.0)
+        one = fit_auto(graphs, tmp_path / "s", budget=1e4, candidates=tried)
+    state = json.loads((tmp_path / "s" / "search.json").read_text())
+    assert set(state.pop("averages").values()) == {0.99}
+    (tmp_path / "s" / "search.json").write_text(json.dumps(state))
+    again = fit_auto(graphs, tmp_path / "s", budget=1e4, candidates=tried)
+    assert [row["note"] for row in again.table if row["name"] == "none"] == [""]
+    assert [row["score"] for row in again.table] == [row["score"] for row in one.table]
+
+
 def test_a_candidate_that_fails_does_not_end_the_search(graphs: GraphSet, tmp_path: Path) -> None:
     broken = Candidate("diverges", "none", SMALL.but(lr=1e30, epochs=20))
     found = fit_auto(graphs, tmp_path / "s", budget=1e4, candidates=[*few(BASELINE, "wl"), broken])

@@ -217,11 +217,11 @@ class AutoSearch:
                 left = (RUNGS[1] * self.budget - self.spent) / (FOLDS + 1 if self._has_scores() else 1)
                 if (networks and not trial.scores) or least > left:
                     raise OutOfTime(f"too slow for the budget: an epoch takes {epoch:.2g} s")
-            self._state["epochs"][key] = max(min(wanted, fit), FEWEST_EPOCHS)
+            epochs = self._state["epochs"][key] = max(min(wanted, fit), FEWEST_EPOCHS)
+            steps = epochs * math.ceil(len(self.folds[0].train) / candidate.recipe.batch_size)
+            self._state["averages"][key] = min(candidate.recipe.average, max(0.0, 1.0 - AVERAGED / steps))
             self._note()
-        epochs = self._state["epochs"][key]
-        steps = epochs * math.ceil(len(self.folds[0].train) / candidate.recipe.batch_size)
-        average = min(candidate.recipe.average, max(0.0, 1.0 - AVERAGED / steps))
+        epochs, average = self._state["epochs"][key], self._state["averages"].get(key, candidate.recipe.average)
         return candidate.recipe.but(epochs=epochs, average=average), start + epochs * epoch
 
     def _epoch_seconds(self, candidate: Candidate) -> tuple[float, float]:
@@ -334,10 +334,8 @@ class AutoSearch:
             if not is_free(self.folder):
                 raise UserError(f"{self.folder} is not empty and is not a search; choose another folder")
             self.folder.mkdir(parents=True, exist_ok=True)
-            state = about | {"seconds": 0.0, "epochs": {}, "epoch_seconds": {}}
-            write_json(path, state)
-            return state
-        held = read_json(path)
+            write_json(path, about | {"seconds": 0.0, "epochs": {}, "averages": {}, "epoch_seconds": {}})
+        held = {"averages": {}} | read_json(path)  # earlier versions had the averages of the recipes
         if {name: held.get(name) for name in about} != about:
             raise UserError(f"{self.folder} holds a search with other data or settings; --overwrite replaces it")
         return held
