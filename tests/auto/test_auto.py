@@ -419,13 +419,13 @@ def test_a_rare_class_is_predicted(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["evaluate", str(tmp_path / "model.safetensors"), str(tmp_path / "set"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["accuracy"] == pytest.approx(np.mean((p > low) == rare.y))
     assert main(["describe", str(tmp_path / "model.safetensors")]) == 0
-    assert f"clique from a probability of {100 * low:.1f} %" in capsys.readouterr().out
+    assert f"clique above a probability of {100 * low:.1f} %" in capsys.readouterr().out
 
 
 def test_thresholds_of_one_half_are_not_told() -> None:
     labels = SimpleNamespace(columns=("a", "b"))
     model = SimpleNamespace(thresholds=np.array([0.5, 0.2]), task=labels, task_name="multilabel")
-    assert _thresholds(model) == "b from a probability of 20.0 %"
+    assert _thresholds(model) == "b above a probability of 20.0 %"
     model.thresholds = np.array([0.5, 0.5])
     assert _thresholds(model) == ""
 

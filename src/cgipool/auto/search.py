@@ -334,13 +334,11 @@ class AutoSearch:
             if not is_free(self.folder):
                 raise UserError(f"{self.folder} is not empty and is not a search; choose another folder")
             self.folder.mkdir(parents=True, exist_ok=True)
-            state = about | {"seconds": 0.0, "epochs": {}, "averages": {}, "epoch_seconds": {}}
-            write_json(path, state)
-            return state
-        held = read_json(path)
+            write_json(path, about | {"seconds": 0.0, "epochs": {}, "averages": {}, "epoch_seconds": {}})
+        held = {"averages": {}} | read_json(path)  # earlier versions had the averages of the recipes
         if {name: held.get(name) for name in about} != about:
             raise UserError(f"{self.folder} holds a search with other data or settings; --overwrite replaces it")
-        return {"averages": {}} | held  # earlier versions had those of the recipes
+        return held
 
     def _note(self) -> None:
         write_json(self.folder / STATE, self._state | {"seconds": round(self.spent, 3)})

@@ -99,15 +99,15 @@ def _estimate(estimate: dict[str, Any]) -> str:
 
 
 def _thresholds(model: "FittedModel") -> str:
-    """The probabilities from which a class or 1 is predicted, where they are not one half."""
+    """The probabilities above which the rarer class or 1 is predicted, where they are not one half."""
     from cgipool.data.importers.table import few
 
     if model.thresholds is None:
         return ""
     pairs = list(zip(model.task.columns, model.thresholds.tolist(), strict=True))
     if model.task_name == "classification":
-        pairs = [min(pairs, key=lambda pair: pair[1])]
-    return few([f"{name} from a probability of {100 * value:.1f} %" for name, value in pairs if value != 0.5])
+        pairs = [pairs[model.shares.index(min(model.shares))]]
+    return few([f"{name} above a probability of {100 * value:.1f} %" for name, value in pairs if value != 0.5])
 
 
 def _said(make: Callable[..., str], *given: Any) -> str:

@@ -167,12 +167,12 @@ def _confusion(found: ModelEvaluation) -> str:
 
 
 def _rare(found: ModelEvaluation) -> str:
-    """A sentence about the threshold of the class that is predicted below one half."""
-    if found.thresholds is None:
+    """A sentence about the threshold of the positive class."""
+    if found.thresholds is None or found.classes is None or found.classes.positive is None:
         return ""
-    place = int(found.thresholds.argmin())
+    place = found.classes.positive
     name, share = escape(excerpt(found.task.columns[place], 40)), 100 * found.thresholds[place]
-    return f" {name} is predicted from a probability of {share:.1f} %, the threshold with the highest MCC."
+    return f" {name} is predicted above a probability of {share:.1f} %, the threshold with the highest MCC."
 
 
 def _mistakes(found: ModelEvaluation) -> str:
